@@ -1,0 +1,90 @@
+"""What may come in: the suffix of an array's name is its shape, and these functions hold it to that.
+
+The letters are the project's key (CONTRIBUTING.md). `sizes(parent_BN=p, node_count_B=n)` binds B and N from the first
+array that has them and refuses any later array that disagrees, so a wrong shape is found by the name of its argument.
+"""
+
+import operator
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .errors import ShapeError
+
+__all__ = ["Bool", "Float", "Index", "Words", "count", "floats", "integers", "sizes"]
+
+Bool: TypeAlias = NDArray[np.bool_]
+Float: TypeAlias = NDArray[np.floating[Any]]
+Index: TypeAlias = NDArray[np.int32]
+Words: TypeAlias = NDArray[np.uint64]
+
+INT32 = np.iinfo(np.int32)
+
+
+class Shaped(Protocol):
+    """Anything with a shape: numpy, CuPy and torch arrays alike."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+def sizes(**arrays: Shaped) -> dict[str, int]:
+    """Bind each shape letter to its size, over arrays passed by name; raise ShapeError where two disagree."""
+    bound: dict[str, int] = {}
+    for name, array in arrays.items():
+        letters = name[name.rfind("_") + 1 :]
+        shape = array.shape
+        agrees = len(shape) == len(letters)
+        for letter, size in zip(letters, shape, strict=False):
+            agrees &= bound.setdefault(letter, size) == size
+        if not agrees:
+            raise ShapeError(
+                f"{name}: got shape {tuple(shape)}, needs ({', '.join(letters)}){origins(letters, name, arrays)}"
+            )
+    return bound
+
+
+def origins(letters: str, wrong: str, arrays: Mapping[str, Shaped]) -> str:
+    """Say which sizes the letters had before the wrong array came, and which array gave each."""
+    said = {}
+    for name, array in arrays.items():
+        if name == wrong:
+            break
+        for letter, size in zip(name[name.rfind("_") + 1 :], array.shape, strict=True):
+            if letter in letters:
+                said.setdefault(letter, f"{letter} = {size} as in {name}")
+    return f" with {', '.join(said.values())}" if said else ""
+
+
+def integers(name: str, value: ArrayLike) -> Index:
+    """Return `value` as C-ordered int32; ShapeError if it is not of integers, ValueError if one does not fit."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        raise ShapeError(f"{name}: got dtype {array.dtype}, needs integers")
+    if array.dtype != np.int32 and array.size:
+        for extreme in (array.min(), array.max()):
+            if not INT32.min <= int(extreme) <= INT32.max:
+                raise ValueError(f"{name}: got {extreme}, needs values that fit int32")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def floats(name: str, value: ArrayLike) -> Float:
+    """Return `value` C-ordered in its own precision; ShapeError unless that is float32 or float64."""
+    array = np.asarray(value)
+    native = array.dtype.newbyteorder("=")
+    if native not in (np.float32, np.float64):
+        raise ShapeError(f"{name}: got dtype {array.dtype}, needs float32 or float64")
+    return np.ascontiguousarray(array, dtype=native)
+
+
+def count(name: str, value: int) -> int:
+    """Return `value` as an int; TypeError if it is no integer, ValueError if it is negative or beyond int32."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: got {value!r}, needs an integer") from None
+    if not 0 <= number <= INT32.max:
+        raise ValueError(f"{name}: got {number}, needs 0 to {INT32.max}")
+    return number

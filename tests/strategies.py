@@ -1,0 +1,111 @@
+"""Bounded inputs for property tests, with the hard cases drawn on purpose.
+
+Log-prob rows have exact ties, plateaus, neighbours one ulp apart and -inf tails; trees come from parent lists, so a
+failing one shrinks towards a star or a chain; sizes straddle the widths of warps, words and tiles.
+"""
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+TIE, ULP, TAIL = 0, 1, 9  # what a step code does to the log-prob before it; other codes subtract code / 8
+EDGE_SIZES = (31, 32, 33, 63, 64, 65, 127, 128, 129)
+
+
+def descending(steps_BLK, dtype):
+    """Turn step codes into log-prob rows, largest first."""
+    rows = np.zeros(steps_BLK.shape, dtype)
+    last = np.zeros(steps_BLK.shape[:2], dtype)
+    ended = np.zeros(steps_BLK.shape[:2], bool)
+    for r in range(steps_BLK.shape[2]):
+        step = steps_BLK[:, :, r]
+        ended |= step == TAIL
+        last = np.where(step == ULP, np.nextafter(last, dtype(-np.inf)), last - step.astype(dtype) / dtype(8))
+        rows[:, :, r] = np.where(ended, dtype(-np.inf), last)
+    return rows
+
+
+@st.composite
+def marginals(draw, max_batch=3, max_depth=4, max_width=5, exact=False, tails=True):
+    """Draw (root_token_B, top_logprob_BLK, top_token_BLK); with `exact`, every sum of log-probs is exact in float64."""
+    shape = tuple(draw(st.integers(low, high)) for low, high in ((1, max_batch), (0, max_depth), (0, max_width)))
+    codes = [TIE, 2, 3, 5] + [ULP] * (not exact) + [TAIL] * tails
+    steps = draw(npst.arrays(np.int64, shape, elements=st.sampled_from(codes)))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    token = draw(npst.arrays(np.int32, shape, elements=st.integers(0, 6)))  # few, so that rows repeat tokens
+    root = draw(npst.arrays(np.int32, shape[0], elements=st.integers(0, 6)))
+    return root, descending(steps, dtype), token
+
+
+budgets = st.one_of(st.integers(0, 12), st.integers(0, 200))
+
+
+def node_counts(max_nodes=129):
+    """Draw the size of a tree: small, or next to the width of a warp, a word or a tile."""
+    return st.one_of(st.integers(1, 12), st.sampled_from([n for n in EDGE_SIZES if n <= max_nodes] or [1]))
+
+
+@st.composite
+def parent_lists(draw, max_nodes=129):
+    """Draw the parents of one tree, parents before children."""
+    n = draw(node_counts(max_nodes))
+    shape = draw(st.sampled_from(["any", "star", "chain"]))
+    if shape == "star":
+        return [-1] + [0] * (n - 1)
+    if shape == "chain":
+        return list(range(-1, n - 1))
+    return [-1] + [draw(st.integers(0, i - 1)) for i in range(1, n)]
+
+
+@st.composite
+def parent_batches(draw, max_batch=3, max_nodes=129):
+    """Draw (parent_BN, node_count_B), with garbage in the padded slots."""
+    trees = draw(st.lists(parent_lists(max_nodes), min_size=1, max_size=max_batch))
+    N = max(map(len, trees)) + draw(st.integers(0, 3))
+    garbage = draw(st.sampled_from([-1, 0, 7, -(2**31), 2**31 - 1]))
+    parent_BN = np.full((len(trees), N), garbage, np.int32)
+    for b, parents in enumerate(trees):
+        parent_BN[b, : len(parents)] = parents
+    return parent_BN, np.array([len(parents) for parents in trees], np.int32)
+
+
+@st.composite
+def walks(draw, max_nodes=40):
+    """Draw the arguments of accept_greedy; few tokens, so that walks go deep and siblings repeat."""
+    parent_BN, node_count_B = draw(parent_batches(max_nodes=max_nodes))
+    B, N = parent_BN.shape
+    tokens = npst.arrays(np.int32, (B, N), elements=st.integers(0, 2))
+    first_child_BN, next_sibling_BN = links_by_definition(parent_BN, node_count_B)
+    return draw(tokens), first_child_BN, next_sibling_BN, node_count_B, draw(tokens)
+
+
+def links_by_definition(parent_BN, node_count_B):
+    """Link each slot to its first child and next sibling, straight from the lists of children."""
+    first_child_BN, next_sibling_BN = np.full(parent_BN.shape, -1), np.full(parent_BN.shape, -1)
+    for b, n in enumerate(node_count_B):
+        for slot in range(n):
+            children = [child for child in range(1, n) if parent_BN[b, child] == slot]
+            for child, sibling in zip([None, *children], [*children, -1], strict=True):
+                if child is None:
+                    first_child_BN[b, slot] = sibling
+                else:
+                    next_sibling_BN[b, child] = sibling
+    return first_child_BN.astype(np.int32), next_sibling_BN.astype(np.int32)
+
+
+def paths(parent_N, n):
+    """Return, for each real slot, the slots from the root down to it."""
+    path = {0: [0]}
+    for slot in range(1, n):
+        path[slot] = [*path[int(parent_N[slot])], slot]
+    return path
+
+
+ARGUMENTS = {  # by op: positional arguments that every backend accepts
+    "tree_build": st.tuples(marginals(), budgets, st.integers(0, 3)).map(lambda t: (*t[0], t[1], t[2])),
+    "visibility": parent_batches(),
+    "visibility_packed": parent_batches(),
+    "visibility_intervals": parent_batches(),
+    "retrieve": parent_batches(),
+    "accept_greedy": walks(),
+}
