@@ -48,7 +48,7 @@ def sizes(**arrays: Shaped) -> dict[str, int]:
 
 def origins(letters: str, wrong: str, arrays: Mapping[str, Shaped]) -> str:
     """Say which sizes the letters had before the wrong array came, and which array gave each."""
-    said = {}
+    said: dict[str, str] = {}
     for name, array in arrays.items():
         if name == wrong:
             break

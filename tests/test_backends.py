@@ -197,7 +197,7 @@ def test_bad_input_is_the_same_error_on_every_backend_and_names_the_argument(nam
     op, messages = ops.all_ops()[name], set()
     for backend in op.backends():
         if backend != "cuda":
-            with pytest.raises(error, match="got .*needs ") as caught:
+            with pytest.raises(error, match=r"got .*needs ") as caught:
                 op.on(backend)(**{**GOOD[name], argument: value})
             assert type(caught.value) is error
             assert argument in str(caught.value)
