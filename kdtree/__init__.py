@@ -1,0 +1,26 @@
+"""A reference-first research toolkit for DDTree speculative decoding."""
+
+from .kdtr import KdtrError
+from .ops import BackendUnavailable
+from .reference.errors import ShapeError, TreeError
+from .reference.tree_batch import NO_NODE, ROOT, TreeBatch
+from .replay import replay, tree_at
+from .replay_result import ReplayResult
+from .trace import Trace, TraceError
+from .tree import DraftTree
+
+__all__ = [
+    "NO_NODE",
+    "ROOT",
+    "BackendUnavailable",
+    "DraftTree",
+    "KdtrError",
+    "ReplayResult",
+    "ShapeError",
+    "Trace",
+    "TraceError",
+    "TreeBatch",
+    "TreeError",
+    "replay",
+    "tree_at",
+]
