@@ -1,0 +1,41 @@
+"""What several commands take or print."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import typer
+
+from kdtree.trace import Trace
+
+__all__ = ["Progress", "TraceArgument", "open_trace", "progress_bar"]
+
+TraceArgument = Annotated[
+    Path | None, typer.Argument(help="A trace, .kdtr or .npz (docs/trace.md); the shipped one if left out.")
+]
+
+
+def open_trace(path: Path | None) -> Trace:
+    """Load the trace that a command was given, or the shipped one."""
+    return Trace.shipped() if path is None else Trace.load(path)
+
+
+class Progress(Protocol):
+    """Take the steps done so far and the steps in all."""
+
+    def __call__(self, done: int, total: int, /) -> object: ...  # noqa: D102
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Progress]:
+    """Show a bar on stderr while the block runs; nothing if stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Bars(*columns, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
