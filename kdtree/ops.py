@@ -47,6 +47,7 @@ class Op(Generic[P, R]):
     def __init__(self, truth: Callable[P, R]) -> None:
         self.truth = truth
         self.name = truth.__name__
+        self._found = {"numpy": truth}
         update_wrapper(self, truth)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -62,8 +63,11 @@ class Op(Generic[P, R]):
 
     def on(self, backend: str) -> Callable[P, R]:
         """Return this op on a backend, or raise BackendUnavailable; nothing is substituted in silence."""
-        if backend == "numpy":
-            return self.truth
+        if backend not in self._found:
+            self._found[backend] = self._find(backend)
+        return self._found[backend]
+
+    def _find(self, backend: str) -> Callable[P, R]:
         if backend not in LIBRARY:
             raise BackendUnavailable(f"backend: got {backend!r}, needs one of {', '.join(('numpy', *LIBRARY))}")
         if backend not in self.backends():

@@ -102,16 +102,12 @@ class Rounds:
 def play(trace: Trace, s: int, build: Builder, budgets: tuple[int, ...]) -> Rounds:
     """Play one sequence at every budget."""
     anchors = max(0, int(trace.anchor_count[s]) - trace.draft_len)
-    deepest = max(budgets)
-    to_build = [deepest] if builders.is_nested(build) else budgets
-    tables = {budget: match(trace, s, build, budget, anchors) for budget in to_build}
-    budget_G = np.array(budgets, np.int64)
-    accept_len_GT = np.empty((len(budgets), anchors), np.int32)
-    last_rank_GT = np.empty((len(budgets), anchors), np.int32)
-    for build_budget, (matched_LT, last_rank_T) in tables.items():
-        g = slice(None) if len(tables) == 1 else budget_G == build_budget
-        accept_len_GT[g] = 1 + (matched_LT[:, None] <= budget_G[g][:, None]).sum(axis=0, dtype=np.int32)
-        last_rank_GT[g] = last_rank_T
+    to_build = [max(budgets)] if builders.is_nested(build) else budgets
+    tables = [match(trace, s, build, budget, anchors) for budget in to_build]
+    matched_GLT = np.array([matched_LT for matched_LT, _ in tables])  # G = 1 serves every budget
+    last_rank_GT = np.array([last_rank_T for _, last_rank_T in tables])
+    budget_G = np.array(budgets, np.int32)
+    accept_len_GT = 1 + (matched_GLT <= budget_G[:, None, None]).sum(axis=1)
     ranks_left = trace.vocab_size is None or trace.vocab_size > trace.K
     flagged_GT = (last_rank_GT <= budget_G[:, None]) & (budget_G[:, None] > trace.K) & ranks_left
     return hop(accept_len_GT, flagged_GT)
@@ -151,13 +147,13 @@ def build_and_walk(
     return trees, walk.path_BN
 
 
-def hop(accept_len_GT: NDArray[np.int32], flagged_GT: NDArray[np.bool_]) -> Rounds:
+def hop(accept_len_GT: NDArray[np.int64], flagged_GT: NDArray[np.bool_]) -> Rounds:
     """Go from round to round, at all budgets at once; past the last anchor a round has length 0 and stays."""
     G, T = accept_len_GT.shape
     if T == 0:
         return Rounds(np.zeros((G, 0), np.int32), np.zeros(G, np.int64))
     most = accept_len_GT.max()
-    length_GT = np.pad(accept_len_GT, ((0, 0), (0, most))).astype(np.int64)
+    length_GT = np.pad(accept_len_GT, ((0, 0), (0, most)))
     anchor_G = np.arange(G) * (T + most)  # as an index into the flat table
     anchors, lengths = [], []
     while (length_G := length_GT.take(anchor_G)).any():

@@ -6,6 +6,8 @@ array that has them and refuses any later array that disagrees, so a wrong shape
 
 import operator
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -30,32 +32,25 @@ class Shaped(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
 
-def sizes(**arrays: Shaped) -> dict[str, int]:
+def sizes(**arrays: Shaped) -> Mapping[str, int]:
     """Bind each shape letter to its size, over arrays passed by name; raise ShapeError where two disagree."""
-    bound: dict[str, int] = {}
-    for name, array in arrays.items():
+    return bind(tuple(arrays), tuple([array.shape for array in arrays.values()]))
+
+
+@lru_cache(maxsize=1024)  # the same shapes come round after round
+def bind(names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> Mapping[str, int]:
+    """Bind letters to sizes; the message of an error says which array gave each size."""
+    bound: dict[str, tuple[int, str]] = {}
+    for name, shape in zip(names, shapes, strict=True):
         letters = name[name.rfind("_") + 1 :]
-        shape = array.shape
+        known = [f"{letter} = {bound[letter][0]} as in {bound[letter][1]}" for letter in letters if letter in bound]
         agrees = len(shape) == len(letters)
         for letter, size in zip(letters, shape, strict=False):
-            agrees &= bound.setdefault(letter, size) == size
+            agrees &= bound.setdefault(letter, (size, name))[0] == size
         if not agrees:
-            raise ShapeError(
-                f"{name}: got shape {tuple(shape)}, needs ({', '.join(letters)}){origins(letters, name, arrays)}"
-            )
-    return bound
-
-
-def origins(letters: str, wrong: str, arrays: Mapping[str, Shaped]) -> str:
-    """Say which sizes the letters had before the wrong array came, and which array gave each."""
-    said: dict[str, str] = {}
-    for name, array in arrays.items():
-        if name == wrong:
-            break
-        for letter, size in zip(name[name.rfind("_") + 1 :], array.shape, strict=True):
-            if letter in letters:
-                said.setdefault(letter, f"{letter} = {size} as in {name}")
-    return f" with {', '.join(said.values())}" if said else ""
+            needs = f"({', '.join(letters)})" + (f" with {', '.join(dict.fromkeys(known))}" if known else "")
+            raise ShapeError(f"{name}: got shape {tuple(shape)}, needs {needs}")
+    return MappingProxyType({letter: size for letter, (size, _) in bound.items()})
 
 
 def integers(name: str, value: ArrayLike) -> Index:

@@ -64,7 +64,7 @@ def live(trace, s, builder, budget):
             path = tree.path(slot)[1:]
             if tree.token_N[path].tolist() == text[t + 1 : t + 1 + len(path)].tolist():
                 depth = max(depth, len(path))
-        flagged += budget > trace.K and trace.K < trace.vocab_size and trace.K - 1 in tree.rank_N
+        flagged += budget > trace.K and trace.vocab_size > trace.K and trace.K - 1 in tree.rank_N
         lengths.append(depth + 1)
         t += depth + 1
     return lengths, flagged

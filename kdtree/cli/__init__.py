@@ -12,7 +12,6 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     help="Explore draft trees: accept length against budget, tree shapes, containers. No GPU and no network needed.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -29,18 +28,21 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit status: 0, or 2 after a line that says what was wrong."""
+    """Run one command and return its exit status: 0, or 2 after a line that says what was wrong.
+
+    A closed pipe is 1 and an interrupt 130, as elsewhere.
+    """
     try:
-        status = app(args=arguments, prog_name="kdtree", standalone_mode=False)
+        status = app(args=arguments or ["--help"], prog_name="kdtree", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 1
     except (KeyboardInterrupt, typer.Abort):
         return report("interrupted", 130)
     except TyperException as error:
         return report(error.format_message() if hasattr(error, "format_message") else str(error), 2)
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+    except (ValueError, TypeError, IndexError, OSError, ImportError, MemoryError) as error:
         return report(str(error) or type(error).__name__, 2)
     return status if isinstance(status, int) else 0
 

@@ -10,7 +10,7 @@ from kdtree.convert import convert as convert_file
 
 __all__ = ["app"]
 
-app = typer.Typer(help="List, check and convert KDTR containers (docs/kdtr.md).", no_args_is_help=True)
+app = typer.Typer(help="List, check and convert KDTR containers (docs/kdtr.md).")
 
 FileArgument = Annotated[Path, typer.Argument(help="A .kdtr file.")]
 

@@ -10,11 +10,19 @@ import typer
 
 from kdtree.trace import Trace
 
-__all__ = ["Progress", "TraceArgument", "open_trace", "progress_bar"]
+__all__ = ["Progress", "TraceArgument", "integer", "open_trace", "progress_bar"]
 
 TraceArgument = Annotated[
     Path | None, typer.Argument(help="A trace, .kdtr or .npz (docs/trace.md); the shipped one if left out.")
 ]
+
+
+def integer(text: str) -> int:
+    """Read a whole number; the error says what came."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"got {text!r}, needs a whole number") from None
 
 
 def open_trace(path: Path | None) -> Trace:

@@ -13,7 +13,7 @@ from kdtree.files import atomic_write
 from kdtree.replay import replay
 from kdtree.replay_result import ReplayResult
 
-from .options import TraceArgument, open_trace, progress_bar
+from .options import TraceArgument, integer, open_trace, progress_bar
 
 __all__ = ["sweep"]
 
@@ -31,7 +31,7 @@ def sweep(
     out: Annotated[
         list[Path] | None, typer.Option(help=f"Also write a file, by suffix {' '.join(FORMATS)}; may be repeated.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Threads that share the sequences.")] = 1,
+    workers: Annotated[int, typer.Option(parser=integer, metavar="N", help="Threads that share the sequences.")] = 1,
 ) -> None:
     """Replay a trace with each builder at each budget; print and plot the accepted lengths."""
     wanted = parse_budgets(budgets)
@@ -78,12 +78,12 @@ def check_writable(path: Path) -> None:
         raise FileNotFoundError(f"--out: got {path}, needs the folder {path.parent} to exist")
 
 
-def print_table(results: dict[str, ReplayResult], title: str) -> None:
+def print_table(results: dict[str, ReplayResult]) -> None:
     """Print one row a budget and one column a builder."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
     table.add_column("budget", justify="right")
     for name in results:
         table.add_column(name, justify="right", no_wrap=True)
@@ -101,11 +101,10 @@ def print_table(results: dict[str, ReplayResult], title: str) -> None:
     if not console.is_terminal:
         console.width = 40 + 40 * len(results)
     console.print(table)
-    console.print("Tokens per round, the bonus token included, and 95% bootstrap intervals over sequences.")
+    typer.echo("Tokens per round, the bonus token included, and 95% bootstrap intervals over sequences.")
     if flagged:
-        console.print(
-            f"* rounds that more recorded ranks might change: {', '.join(flagged[:3])}{', ...' * (len(flagged) > 3)}"
-        )
+        some = ", ".join(flagged[:3]) + ", ..." * (len(flagged) > 3)
+        typer.echo(f"* rounds that more recorded ranks might change: {some}")
 
 
 def write(path: Path, results: dict[str, ReplayResult]) -> None:

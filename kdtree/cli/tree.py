@@ -13,7 +13,7 @@ from kdtree.reference.arrays import Index
 from kdtree.replay import tree_at
 from kdtree.tree import DraftTree
 
-from .options import TraceArgument, open_trace
+from .options import TraceArgument, integer, open_trace
 
 __all__ = ["tree"]
 
@@ -22,10 +22,13 @@ FORMATS = (".svg", ".png", ".pdf", ".txt")
 
 def tree(
     trace: TraceArgument = None,
-    sequence: Annotated[int, typer.Option(help="Sequence of the trace.")] = 0,
-    anchor: Annotated[int, typer.Option(help="Position in its continuation; the root is the token there.")] = 0,
+    sequence: Annotated[int, typer.Option(parser=integer, metavar="N", help="Sequence of the trace.")] = 0,
+    anchor: Annotated[
+        int,
+        typer.Option(parser=integer, metavar="N", help="Position in its continuation; the root is the token there."),
+    ] = 0,
     builder: Annotated[str, typer.Option(help=f"One of {', '.join(builders.names())}.")] = "ddtree",
-    budget: Annotated[int, typer.Option(help="Nodes below the root.")] = 16,
+    budget: Annotated[int, typer.Option(parser=integer, metavar="N", help="Nodes below the root.")] = 16,
     out: Annotated[
         Path | None, typer.Option(help=f"Write a file, by suffix {' '.join(FORMATS)}, instead of the terminal.")
     ] = None,

@@ -69,7 +69,7 @@ def grow(logprob_LK, token_LK, budget, token_N, depth_N, parent_N, rank_N, logw_
             next_logw_N[parent] = -np.inf
         replay_winner(parent, next_rank_N, next_logw_N, winner, depth_N, parent_N, rank_N)
 
-        if depth < L and logprob_LK[depth, 0] > -np.inf:
+        if depth < L and node < budget and logprob_LK[depth, 0] > -np.inf:
             next_rank_N[node] = 0
             next_logw_N[node] = logw + logprob_LK[depth, 0]
             enter(node, next_rank_N, next_logw_N, winner, depth_N, parent_N, rank_N)
@@ -160,7 +160,7 @@ def build_batch(
     if not acceptable(root_token_B, logprob_BLK, token_BLK):
         return False
     leaves = 1
-    while leaves < budget + 1:
+    while leaves < budget:  # the last node needs no leaf: nothing is popped after it
         leaves *= 2
     next_rank_N = np.empty(leaves, np.int32)
     next_logw_N = np.empty(leaves, np.float64)

@@ -1,0 +1,211 @@
+"""The command line as a person uses it: a process, its output, its exit status."""
+
+import csv
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from kdtree import Trace, cli, kdtr
+
+KDTREE = Path(sys.executable).with_name("kdtree")
+
+
+def run(*arguments, cwd=None):
+    return subprocess.run([KDTREE, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def good(*arguments, cwd=None):
+    done = run(*arguments, cwd=cwd)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_sweep_prints_a_row_a_budget_and_a_column_a_builder():
+    table = good("sweep", "--budgets", "4,64,256").splitlines()
+    assert table[1].split() == ["budget", "chain", "ddtree"]
+    assert [line.split()[0] for line in table[2:5]] == ["4", "64", "256"]
+    assert table[3].split()[1] == "2.7985"
+    assert "4.1361 [3.78, 4.63]" in table[3]
+    assert table[4].endswith("*")
+    assert "2 of 473 (ddtree, 256)" in table[-1]
+
+
+def test_sweep_writes_pictures_and_tables(tmp_path):
+    names = ["s.png", "s.svg", "s.pdf", "s.json", "s.csv"]
+    said = good("sweep", "--budgets", "1,2..5", *[part for name in names for part in ("--out", name)], cwd=tmp_path)
+    assert [line for line in said.splitlines() if "wrote" in line] == [f"wrote {name}" for name in names]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "s.pdf").read_bytes().startswith(b"%PDF")
+    assert ElementTree.parse(tmp_path / "s.svg").getroot().tag.endswith("svg")
+    records = json.loads((tmp_path / "s.json").read_text())
+    assert [record["budget"] for record in records["ddtree"]] == [1, 2, 3, 4, 5]
+    with (tmp_path / "s.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 10
+    for row in rows:
+        record = next(r for r in records[row["builder"]] if str(r["budget"]) == row["budget"])
+        assert {"builder": row["builder"], **{key: str(value) for key, value in record.items()}} == row
+
+
+def test_sweep_takes_a_trace_of_ones_own(tmp_path):
+    np.savez(
+        tmp_path / "mine.npz",
+        prompt=np.zeros((1, 1), int),
+        continuation=np.array([[0, 1, 1, 0]]),
+        topk_ids=np.ones((1, 4, 1, 1), int),
+        topk_log_probs=np.zeros((1, 4, 1, 1), np.float32),
+    )
+    table = good("sweep", "mine.npz", "--builders", "chain", "--budgets", "1", cwd=tmp_path)
+    assert "mine.npz: 1 sequences, L = 1, K = 1" in table
+    assert "1.5000" in table  # a round at 0 finds a 1, a round at 2 does not
+
+
+def test_workers_change_no_figure():
+    assert good("sweep", "--budgets", "7,64", "--workers", "2") == good("sweep", "--budgets", "7,64")
+
+
+def test_tree_draws_in_the_terminal_with_the_accepted_path():
+    drawn = good("tree", "--sequence", 0, "--anchor", 5, "--budget", 8)
+    assert len(drawn.splitlines()) == 1 + 9 + 1
+    assert "✓" in drawn
+    assert "tokens, the bonus token included" in drawn
+
+
+def test_tree_writes_files(tmp_path):
+    for name in ("t.svg", "t.png", "t.pdf", "t.txt"):
+        assert good("tree", "--budget", "64", "--out", name, cwd=tmp_path) == f"wrote {name}\n"
+    assert ElementTree.parse(tmp_path / "t.svg").getroot().tag.endswith("svg")
+    assert len((tmp_path / "t.txt").read_text(encoding="utf-8").splitlines()) == 66
+
+
+def test_info_names_versions_backends_ops_and_traces():
+    told = good("info")
+    assert f"numpy {np.__version__}" in told
+    assert "tree_build" in told
+    assert "pilot_t05" in told
+
+
+def test_kdtr_lists_checks_and_converts(tmp_path):
+    np.savez(tmp_path / "x.npz", depth=np.arange(3, dtype=np.int16))
+    assert good("kdtr", "convert", "x.npz", "x.kdtr", "--widen", cwd=tmp_path) == "depth: int16 widened\nwrote x.kdtr\n"
+    assert "depth  i32              12 B  [3]\n1 tensors, 140 B, version 1" in good(
+        "kdtr", "list", "x.kdtr", cwd=tmp_path
+    )
+    assert good("kdtr", "check", "x.kdtr", cwd=tmp_path) == "x.kdtr: good, 1 tensors\n"
+
+
+def test_help_and_no_command_explain_themselves():
+    assert "sweep" in good("--help")
+    assert "--budgets" in good("sweep", "--help")
+    assert "sweep" in run().stdout
+
+
+BAD = [
+    (["sweep", "--budgets", "x"], "--budgets: got 'x', needs a number or a range such as 4..256"),
+    (["sweep", "--budgets", ""], "--budgets: got ''"),
+    (["sweep", "--budgets", "-3"], "--budgets: got '-3'"),
+    (["sweep", "--budgets", "9..3"], "--budgets: got '9..3', needs a range that ascends"),
+    (["sweep", "--budgets", "1..99999999999"], "--budgets: got 99999999999, needs at most"),
+    (["sweep", "--builders", "chain,oak"], "builder: got 'oak', needs one of accum_logp, chain, ddtree"),
+    (["sweep", "--out", "s.gif"], "--out: got s.gif, needs a suffix of .png .svg"),
+    (["sweep", "--out", "no/such/s.png"], "--out: got no/such/s.png, needs the folder no/such to exist"),
+    (["sweep", "--workers", "0"], "workers: got 0"),
+    (["sweep", "--workers", "two"], "'--workers': got 'two', needs a whole number"),
+    (["sweep", "none.kdtr"], "none.kdtr"),
+    (["sweep", "empty.kdtr"], "empty.kdtr: the file has 0 bytes"),
+    (["sweep", "text.npz"], "text.npz: not an .npz of plain arrays"),
+    (["sweep", "text.txt"], "text.txt: got suffix '.txt', needs .kdtr or .npz"),
+    (["sweep", "."], "got suffix ''"),
+    (["sweep", "--colour"], "No such option: --colour"),
+    (["tree", "--sequence", "99"], "sequence: got 99, needs 0 to 23"),
+    (["tree", "--anchor", "-1"], "anchor: got -1, needs 0 to 95"),
+    (["tree", "--budget", "-1"], "budget: got -1"),
+    (["tree", "--builder", "oak"], "builder: got 'oak'"),
+    (["tree", "--out", "t.gif"], "--out: got t.gif"),
+    (["tree", "--out", "no/t.svg"], "no"),
+    (["kdtr", "list", "text.txt"], "text.txt: "),
+    (["kdtr", "check", "empty.kdtr"], "empty.kdtr: the file has 0 bytes"),
+    (["kdtr", "check"], "Missing argument"),
+    (["kdtr", "convert", "text.txt", "y.kdtr"], "text.txt: the name must end in .npz or .safetensors"),
+    (["kdtr", "convert", "text.npz", "y.kdtr"], "text.npz: not a readable .npz file"),
+    (["grow"], "No such command 'grow'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(arguments) for arguments, _ in BAD])
+def test_an_error_is_one_line_and_status_2_and_leaves_no_file(arguments, message, tmp_path, monkeypatch, capfd):
+    (tmp_path / "empty.kdtr").touch()
+    for name in ("text.npz", "text.txt"):
+        (tmp_path / name).write_text("hello")
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(arguments) == 2
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("kdtree: ")
+    assert said.err.count("\n") == 1
+    assert message in said.err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_error_of_the_process_has_no_traceback():
+    done = run("sweep", "none.kdtr")
+    assert done.returncode == 2
+    assert done.stderr == "kdtree: [Errno 2] No such file or directory: 'none.kdtr'\n"
+
+
+def test_a_reader_that_stops_early_gets_no_complaint():
+    shell = f"{KDTREE} tree --budget 256 | head -1"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_progress_bars_show_on_a_terminal_only():
+    """Give the command a terminal for stderr and look for what a bar leaves there."""
+    ours, theirs = pty.openpty()
+    done = subprocess.run([KDTREE, "sweep", "--budgets", "1"], stdout=subprocess.PIPE, stderr=theirs, timeout=120)
+    os.close(theirs)
+    shown = b""
+    while chunk := read_or_nothing(ours):
+        shown += chunk
+    os.close(ours)
+    assert done.returncode == 0
+    assert b"replay ddtree" in shown
+
+
+def read_or_nothing(descriptor):
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # Linux says EIO where the other end of a terminal is closed
+        return b""
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, capsys):
+    """The picture fails after the table was printed: the old picture is still there."""
+    old = tmp_path / "s.png"
+    old.write_bytes(b"old")
+
+    def broken(*_):
+        raise ValueError("no ink")
+
+    monkeypatch.setattr("kdtree.plot.accept_curve", broken)
+    assert cli.run(["sweep", "--budgets", "1", "--out", str(old)]) == 2
+    assert "kdtree: no ink" in capsys.readouterr().err
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("s.png", b"old")]
+
+
+def test_a_converted_trace_can_be_swept(tmp_path):
+    trace = Trace.shipped()
+    names = ("prompt", "continuation", "topk_ids", "topk_log_probs")
+    np.savez(tmp_path / "t.npz", **{name: getattr(trace, name)[:2] for name in names})
+    good("kdtr", "convert", "t.npz", "t.kdtr", cwd=tmp_path)
+    assert set(kdtr.load(tmp_path / "t.kdtr").tensors) == set(names)
+    assert "t.kdtr: 2 sequences" in good("sweep", "t.kdtr", "--budgets", "1", cwd=tmp_path)
