@@ -45,10 +45,9 @@ def sweep(
     for name in names:
         with progress_bar(f"replay {name}") as progress:
             results[name] = replay(recorded, name, wanted, workers=workers, progress=progress)
-    print_table(
-        results,
-        f"{trace or 'pilot_t05'}: {len(recorded.topk_ids)} sequences, L = {recorded.draft_len}, K = {recorded.K}",
-    )
+    sequences = len(recorded.topk_ids)
+    typer.echo(f"{trace or 'pilot_t05'}: {sequences} sequences, L = {recorded.draft_len}, K = {recorded.K}")
+    print_table(results)
     for path in out or []:
         write(path, results)
         typer.echo(f"wrote {path}")
