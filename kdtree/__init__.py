@@ -1,5 +1,6 @@
 """A reference-first research toolkit for DDTree speculative decoding."""
 
+from . import builders, draw, kdtr, ops, plot
 from .kdtr import KdtrError
 from .ops import BackendUnavailable
 from .reference.errors import ShapeError, TreeError
@@ -21,6 +22,11 @@ __all__ = [
     "TraceError",
     "TreeBatch",
     "TreeError",
+    "builders",
+    "draw",
+    "kdtr",
+    "ops",
+    "plot",
     "replay",
     "tree_at",
 ]

@@ -6,7 +6,8 @@ import zlib
 import hypothesis.extra.numpy as npst
 import numpy as np
 from hypothesis import strategies as st
-from kdtr_files import BFLOAT16, DTYPES, FRIENDLY, GOOD, RawTensor, raw_file
+from kdtr_cases import FRIENDLY, GOOD
+from kdtr_files import BFLOAT16, DTYPES, RawTensor, raw_file
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
 values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from kdtr_files import FRIENDLY, GOOD, HOSTILE, raw_file, save_bytes, verdict
+from kdtr_cases import FRIENDLY, GOOD, HOSTILE
+from kdtr_files import raw_file, save_bytes, verdict
 from kdtr_strategies import edited_files, metadata_maps, tensor_maps
 
 import kdtree

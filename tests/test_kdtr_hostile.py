@@ -9,7 +9,8 @@ import kdtr_files
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdtr_files import GOOD, GOOD_TENSORS, HOSTILE, RawTensor, load_bytes, raw_file, save_bytes, temporary_folder
+from kdtr_cases import GOOD, GOOD_TENSORS, HOSTILE
+from kdtr_files import RawTensor, load_bytes, raw_file, save_bytes, temporary_folder
 from kdtr_strategies import edited_files
 
 from kdtree import kdtr

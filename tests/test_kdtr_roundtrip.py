@@ -5,18 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdtr_files import (
-    BFLOAT16,
-    DTYPES,
-    FRIENDLY,
-    GOOD_TENSORS,
-    RawTensor,
-    equal_bits,
-    load_bytes,
-    raw_file,
-    save_bytes,
-    temporary_folder,
-)
+from kdtr_cases import FRIENDLY, GOOD_TENSORS
+from kdtr_files import BFLOAT16, DTYPES, RawTensor, equal_bits, load_bytes, raw_file, save_bytes, temporary_folder
 from kdtr_strategies import arrays, metadata_maps, tensor_maps
 
 from kdtree import kdtr

@@ -38,9 +38,7 @@ def kernel(result: types.Type, *arguments: types.Type) -> Callable[[Callable[...
         signature = result(*arguments)
         try:
             return numba.njit(signature, nogil=True, cache=True)(function)
-        except RuntimeError as error:
-            if "no locator" not in str(error):
-                raise
-            return numba.njit(signature, nogil=True)(function)  # no writable folder: compile at every start
+        except Exception:  # no writable folder, or a damaged file: without the cache it compiles, or says why not
+            return numba.njit(signature, nogil=True)(function)
 
     return compiled

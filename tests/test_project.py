@@ -1,0 +1,136 @@
+"""What the repository promises: layout, wheel, documents, docstrings."""
+
+import doctest
+import importlib
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kdtree
+
+ROOT = Path(__file__).parents[1]
+TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+SOURCES = [path for path in TRACKED if path.startswith(("kdtree/", "reference/", "kernels/"))]
+MODULES = sorted(
+    ".".join(("kdtree" if not path.startswith("kdtree/") else "", *Path(path).with_suffix("").parts)).strip(".")
+    for path in SOURCES
+    if path.endswith(".py") and not path.endswith("__init__.py")
+)
+DOCUMENTS = [path for path in TRACKED if path.endswith(".md")]
+
+
+def test_the_three_folders_are_links_and_no_packages_of_their_own():
+    for name in ("reference", "kernels", "data"):
+        assert (ROOT / "kdtree" / name).is_symlink()
+        assert (ROOT / "kdtree" / name).readlink() == Path("..", name)
+        assert not list((ROOT / name).rglob("__init__.py"))
+
+
+def test_the_top_level_is_the_one_of_the_design():
+    folders = {path.split("/")[0] for path in TRACKED if "/" in path}
+    assert folders == {".ci", "benchmarks", "data", "docs", "kdtree", "kernels", "notebooks", "reference", "tests"}
+
+
+def test_a_wheel_holds_all_three_folders_as_files(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        names = set(wheel.namelist())
+    expected = {path if path.startswith("kdtree/") else f"kdtree/{path}" for path in SOURCES}
+    expected |= {f"kdtree/{path}" for path in TRACKED if path.startswith("data/")}
+    expected -= {"kdtree/reference", "kdtree/kernels", "kdtree/data"}
+    assert expected <= names
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_an_installed_wheel_works_far_from_the_checkout(tmp_path):
+    """Unpack the wheel and use it alone: the data and the kernels come with it."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        wheel.extractall(tmp_path / "site")
+    code = "import kdtree; print(kdtree.__file__); print(kdtree.replay(kdtree.Trace.shipped(), 'ddtree', [64]).tau)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path) in done.stdout
+    assert "4.1361" in done.stdout
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_every_docstring_run(name):
+    module = importlib.import_module(name)
+    result = doctest.testmod(module, extraglobs={"np": np})
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_says_what_it_is_and_what_it_exports(name):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    assert set(module.__all__) <= set(dir(module))
+
+
+def test_every_invariant_names_a_test_that_exists():
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    defined = set(re.findall(r"def (test_\w+)\(", tests))
+    named = {
+        test
+        for path in SOURCES
+        if path.endswith(".py")
+        for test in re.findall(r"\btest_\w+", (ROOT / path).read_text())
+    }
+    assert len(named) > 20
+    assert named <= defined
+
+
+def test_every_public_name_of_the_package_is_there():
+    for name in kdtree.__all__:
+        assert getattr(kdtree, name) is not None
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_python_of_every_document_runs(document, tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    for block in blocks:
+        done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_links_and_paths_of_every_document_lead_somewhere(document):
+    text, folder = (ROOT / document).read_text(), (ROOT / document).parent
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (folder / link).exists(), link
+    for path in re.findall(r"`((?:kdtree|reference|kernels|tests|data|docs|benchmarks)/[\w./]+\.\w+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_every_make_command_in_the_documents_is_a_target():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    used = {
+        name
+        for document in DOCUMENTS
+        for name in re.findall(r"(?:`|^)make ([a-z-]+)", (ROOT / document).read_text(), re.MULTILINE)
+    }
+    assert {"demo", "test", "lint"} <= used <= targets
+
+
+def test_files_are_short():
+    long = {
+        path: lines
+        for path in TRACKED
+        if path.endswith((".py", ".h", ".cpp", ".cu")) and (lines := len((ROOT / path).read_text().splitlines())) > 300
+    }
+    assert long == {}
