@@ -1,5 +1,6 @@
 """Every op on every fast backend, held to the truth: add a kernel file and it is tested here."""
 
+import contextlib
 import inspect
 from functools import partial
 from unittest import mock
@@ -222,3 +223,19 @@ def test_an_empty_batch_gives_empty_results(op):
     for backend in op.backends():
         if backend != "cuda":
             assert all(len(array) == 0 for array in results(op, backend, empty))
+
+
+READERS_OF_PARENTS = ("visibility", "visibility_packed", "visibility_intervals", "retrieve")
+
+
+@pytest.mark.parametrize("name", READERS_OF_PARENTS)
+@given(parents=st.lists(st.integers(-2, 6), min_size=1, max_size=6), count=st.integers(-1, 7))
+def test_any_parents_are_a_tree_or_a_tree_error(name, parents, count):
+    """Cycles, parents after children, slots out of range: nothing else comes out, and nothing hangs."""
+    in_order = all(0 <= parent < slot for slot, parent in enumerate(parents[:count]) if slot)
+    is_tree = 1 <= count <= len(parents) and parents[0] == -1 and in_order
+    op = ops.all_ops()[name]
+    for backend in op.backends():
+        if backend != "cuda":
+            with contextlib.nullcontext() if is_tree else pytest.raises(TreeError):
+                op.on(backend)([parents], [count])
