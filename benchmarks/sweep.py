@@ -27,7 +27,9 @@ def main() -> None:
     print(f"budgets 1..{MOST} in one sweep, against {MOST} alone: {ratio:.2f}x the time")
     print(f"  bar {BAR_RATIO}x: {'met' if ratio <= BAR_RATIO else 'MISSED'}")
     print(f"  bar {BAR_SECONDS:.0f} s after compilation: {'met' if best['every'] < BAR_SECONDS else 'MISSED'}")
-    print(f"four sweeps of a budget each, against all {MOST} in one: {best['four sweeps'] / best['every']:.2f}x the time")
+    print(
+        f"four sweeps of a budget each, against all {MOST} in one: {best['four sweeps'] / best['every']:.2f}x the time"
+    )
     print(f"two workers against one: {best['every'] / best['every, 2 workers']:.2f}x as fast")
 
 

@@ -4,9 +4,8 @@ import mmap
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,8 @@ from kdtree.kdtr_layout import (
 )
 
 __all__ = ["Kdtr", "KdtrError", "Listing", "TensorEntry", "inspect", "load", "save"]
+
+Result = TypeVar("Result")
 
 _NUMPY = {
     "bool": np.dtype("?"),
@@ -151,19 +152,7 @@ def load(path: str | os.PathLike[str]) -> Kdtr:
     ...     load(f"{folder}/x.kdtr")
     Kdtr(tensors={'scale': array(0.5)}, metadata={'unit': 'nats'})
     """
-    with _mapped(path) as mapped:
-        data = memoryview(mapped)
-        listing = decode_head(data)
-        end = listing.head_length
-        for entry in listing.tensors:
-            if any(data[end : entry.offset]):
-                raise KdtrError(f"the padding before tensor {entry.name!r} has a byte that is not 0")
-            end = entry.offset + entry.nbytes
-            if (computed := zlib.crc32(data[entry.offset : end])) != entry.crc32:
-                raise KdtrError(f"tensor {entry.name!r} has CRC-32 {computed:08x}, the file says {entry.crc32:08x}")
-            if entry.dtype == "bool" and np.ndarray(entry.nbytes, np.uint8, mapped, entry.offset).max(initial=0) > 1:
-                raise KdtrError(f"tensor {entry.name!r} is bool and has a byte other than 0 and 1")
-        return Kdtr({entry.name: _view(mapped, entry) for entry in listing.tensors}, listing.metadata)
+    return _on_map(path, _load)
 
 
 def inspect(path: str | os.PathLike[str]) -> Listing:
@@ -206,23 +195,42 @@ def inspect(path: str | os.PathLike[str]) -> Listing:
     ...     inspect(f"{folder}/x.kdtr").tensors[0]
     TensorEntry(name='scale', dtype='f64', shape=(), offset=128, nbytes=8, crc32=2369388984)
     """
-    with _mapped(path) as mapped:
-        return decode_head(memoryview(mapped))
+    return _on_map(path, lambda mapped: decode_head(memoryview(mapped)))
 
 
-@contextmanager
-def _mapped(path: str | os.PathLike[str]) -> Iterator[mmap.mmap]:
-    """Map a regular file for reading, and put its path before the message of a KdtrError."""
+def _on_map(path: str | os.PathLike[str], read: Callable[[mmap.mmap], Result]) -> Result:
+    """Map a regular file and read it; put its path before the message of a KdtrError."""
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise KdtrError("a regular file is needed")
-            if status.st_size < MIN_FILE:
-                raise KdtrError(f"the file has {status.st_size} bytes, at least {MIN_FILE} are needed")
-            yield mmap.mmap(file.fileno(), status.st_size, access=mmap.ACCESS_READ)
+        return read(_map(path))
     except KdtrError as error:
-        raise KdtrError(f"{os.fspath(path)}: {error}") from None
+        message = str(error)
+    # Raised here, the error holds no frame that holds the map, so a refused file is closed at once.
+    raise KdtrError(f"{os.fspath(path)}: {message}")
+
+
+def _map(path: str | os.PathLike[str]) -> mmap.mmap:
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise KdtrError("a regular file is needed")
+        if status.st_size < MIN_FILE:
+            raise KdtrError(f"the file has {status.st_size} bytes, at least {MIN_FILE} are needed")
+        return mmap.mmap(file.fileno(), status.st_size, access=mmap.ACCESS_READ)
+
+
+def _load(mapped: mmap.mmap) -> Kdtr:
+    data = memoryview(mapped)
+    listing = decode_head(data)
+    end = listing.head_length
+    for entry in listing.tensors:
+        if any(data[end : entry.offset]):
+            raise KdtrError(f"the padding before tensor {entry.name!r} has a byte that is not 0")
+        end = entry.offset + entry.nbytes
+        if (computed := zlib.crc32(data[entry.offset : end])) != entry.crc32:
+            raise KdtrError(f"tensor {entry.name!r} has CRC-32 {computed:08x}, the file says {entry.crc32:08x}")
+        if entry.dtype == "bool" and np.ndarray(entry.nbytes, np.uint8, mapped, entry.offset).max(initial=0) > 1:
+            raise KdtrError(f"tensor {entry.name!r} is bool and has a byte other than 0 and 1")
+    return Kdtr({entry.name: _view(mapped, entry) for entry in listing.tensors}, listing.metadata)
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -18,7 +18,7 @@ from .tree import DraftTree
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["AcceptLengths", "accept_curve", "tree"]
+__all__ = ["COLOURS", "AcceptLengths", "accept_curve", "tree"]
 
 LETTER, LARGEST = 9.0, 100.0  # points: of a label; inches: of a figure's side
 POINTS = 72  # an inch
@@ -75,15 +75,15 @@ def tree(
 
     shown = picture(tree, label, path, _font_check())
     steps, rows = int(tree.depth_N.max()) + 1, shown.row_count
-    figure = None
     if ax is None:
         wide, high = steps * _column(min(max(map(cells, shown.label_N)), LONGEST)), ROW * rows
         inches = np.array([wide, high]) * LETTER / POINTS + np.array([0.2, 0.8])
-        figure, ax = plt.subplots(figsize=np.clip(inches, [3, 1], LARGEST), layout="constrained")
+        ax = plt.subplots(figsize=np.clip(inches, [3, 1], LARGEST), layout="constrained")[1]
     _draw_frame(ax, steps, rows, legend=bool(shown.accepted_N.any()))
     _draw_edges(tree, shown, ax)
-    if figure is not None:
-        figure.draw_without_rendering()  # lays out, so that the size of the axes is known
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()  # lays out, so that the size of the axes is known
     _draw_nodes(tree, shown, ax, *_fit(ax, steps, rows, shown.label_N))
     return ax
 

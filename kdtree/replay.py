@@ -152,7 +152,7 @@ def hop(accept_len_GT: NDArray[np.int64], flagged_GT: NDArray[np.bool_]) -> Roun
     G, T = accept_len_GT.shape
     if T == 0:
         return Rounds(np.zeros((G, 0), np.int32), np.zeros(G, np.int64))
-    most = accept_len_GT.max()
+    most = int(accept_len_GT.max())
     length_GT = np.pad(accept_len_GT, ((0, 0), (0, most)))
     anchor_G = np.arange(G) * (T + most)  # as an index into the flat table
     anchors, lengths = [], []
