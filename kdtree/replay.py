@@ -20,7 +20,7 @@ __all__ = ["replay", "tree_at"]
 
 NEVER = np.iinfo(np.int32).max  # the slot number of a node that no tree holds
 UNKNOWN = -1  # the target's token past the recorded continuation; no node carries it
-BLOCK = 256  # anchors whose trees are built at once: bounds the memory, and larger is not faster
+SLOTS = 1 << 17  # tree slots that are built at once: bounds the memory, and more is not faster
 
 
 def replay(
@@ -123,8 +123,9 @@ def match(trace: Trace, s: int, build: Builder, budget: int, anchors: int) -> tu
     """
     matched_LT = np.full((trace.draft_len, anchors), NEVER, np.int32)
     last_rank_T = np.full(anchors, NEVER, np.int32)
-    for start in range(0, anchors, BLOCK):
-        anchor_B = np.arange(start, min(start + BLOCK, anchors))
+    block = max(1, SLOTS // (budget + 1))
+    for start in range(0, anchors, block):
+        anchor_B = np.arange(start, min(start + block, anchors))
         trees, path_BN = build_and_walk(trace, s, anchor_B, build, budget)
         path_LB = path_BN.T[1 : 1 + trace.draft_len]
         matched_LT[: len(path_LB), anchor_B] = np.where(path_LB == NO_NODE, NEVER, path_LB)

@@ -23,7 +23,10 @@ FORMATS = (".png", ".svg", ".pdf", ".json", ".csv")
 def sweep(
     trace: TraceArgument = None,
     builders_: Annotated[
-        str, typer.Option("--builders", help=f"Comma list of {', '.join(builders.names())}; accum_logp:width=8 sets.")
+        str,
+        typer.Option(
+            "--builders", help=f"Comma list of {', '.join(builders.names())}; settings as in accum_logp:width=8."
+        ),
     ] = "chain,ddtree",
     budgets: Annotated[
         str, typer.Option(help="Comma list of budgets; a..b is every budget from a to b.")
