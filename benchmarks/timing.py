@@ -2,22 +2,28 @@
 
 import time
 from collections.abc import Callable, Mapping
+from statistics import median
 
-__all__ = ["best_seconds"]
+__all__ = ["Times", "take_turns"]
 
 
-def best_seconds(contenders: Mapping[str, Callable[[], object]], seconds: float = 1.0) -> dict[str, float]:
-    """Return the best time of each contender, called by turns for about `seconds` in all, three times at least.
+class Times(dict[str, list[float]]):
+    """Seconds of each contender, one entry a turn."""
 
-    Taking turns gives every contender the same share of a busy machine; the best time is the least disturbed one.
-    """
-    best = dict.fromkeys(contenders, float("inf"))
+    def ratio(self, slow: str, fast: str) -> float:
+        """Return how many times as long `slow` takes: the median over turns, so a pause of the machine counts once."""
+        return median(a / b for a, b in zip(self[slow], self[fast], strict=True))
+
+
+def take_turns(contenders: Mapping[str, Callable[[], object]], seconds: float) -> Times:
+    """Call every contender by turns for about `seconds` in all, five turns at least; a first turn warms up."""
+    times = Times({name: [] for name in contenders})
     end = time.perf_counter() + seconds
-    turns = 0
-    while turns < 3 or time.perf_counter() < end:
+    for call in contenders.values():
+        call()
+    while len(next(iter(times.values()))) < 5 or time.perf_counter() < end:
         for name, call in contenders.items():
             start = time.perf_counter()
             call()
-            best[name] = min(best[name], time.perf_counter() - start)
-        turns += 1
-    return best
+            times[name].append(time.perf_counter() - start)
+    return times

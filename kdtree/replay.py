@@ -88,14 +88,14 @@ def replay(
             rounds.append(played)
             if progress is not None:
                 progress(len(rounds), S)
-    return ReplayResult(budgets, [r.accept_len_GR for r in rounds], np.array([r.flagged_G for r in rounds]))
+    return ReplayResult(budgets, [r.accept_len_RG for r in rounds], np.array([r.flagged_G for r in rounds]))
 
 
 @dataclass(frozen=True)
 class Rounds:
     """The rounds of one sequence at G budgets; a budget with fewer rounds than another is padded with 0."""
 
-    accept_len_GR: NDArray[np.int32]
+    accept_len_RG: NDArray[np.int64]
     flagged_G: NDArray[np.int64]
 
 
@@ -104,10 +104,10 @@ def play(trace: Trace, s: int, build: Builder, budgets: tuple[int, ...]) -> Roun
     anchors = max(0, int(trace.anchor_count[s]) - trace.draft_len)
     to_build = [max(budgets)] if builders.is_nested(build) else budgets
     tables = [match(trace, s, build, budget, anchors) for budget in to_build]
-    matched_GLT = np.array([matched_LT for matched_LT, _ in tables])  # G = 1 serves every budget
-    last_rank_GT = np.array([last_rank_T for _, last_rank_T in tables])
+    matched_LGT = np.stack([matched_LT for matched_LT, _ in tables], axis=1)  # G = 1 serves every budget
+    last_rank_GT = np.stack([last_rank_T for _, last_rank_T in tables])
     budget_G = np.array(budgets, np.int32)
-    accept_len_GT = 1 + (matched_GLT <= budget_G[:, None, None]).sum(axis=1)
+    accept_len_GT = 1 + (matched_LGT <= budget_G[:, None]).sum(axis=0, dtype=np.int32)
     ranks_left = trace.vocab_size is None or trace.vocab_size > trace.K
     flagged_GT = (last_rank_GT <= budget_G[:, None]) & (budget_G[:, None] > trace.K) & ranks_left
     return hop(accept_len_GT, flagged_GT)
@@ -148,21 +148,21 @@ def build_and_walk(
     return trees, walk.path_BN
 
 
-def hop(accept_len_GT: NDArray[np.int64], flagged_GT: NDArray[np.bool_]) -> Rounds:
+def hop(accept_len_GT: NDArray[np.int32], flagged_GT: NDArray[np.bool_]) -> Rounds:
     """Go from round to round, at all budgets at once; past the last anchor a round has length 0 and stays."""
     G, T = accept_len_GT.shape
     if T == 0:
-        return Rounds(np.zeros((G, 0), np.int32), np.zeros(G, np.int64))
+        return Rounds(np.zeros((0, G), np.int64), np.zeros(G, np.int64))
     most = int(accept_len_GT.max())
-    length_GT = np.pad(accept_len_GT, ((0, 0), (0, most)))
+    length_GT, flag_GT = np.zeros((G, T + most), np.int64), np.zeros((G, T + most), np.bool_)
+    length_GT[:, :T], flag_GT[:, :T] = accept_len_GT, flagged_GT
     anchor_G = np.arange(G) * (T + most)  # as an index into the flat table
     anchors, lengths = [], []
     while (length_G := length_GT.take(anchor_G)).any():
         anchors.append(anchor_G)
         lengths.append(length_G)
         anchor_G = anchor_G + length_G
-    flags = np.pad(flagged_GT, ((0, 0), (0, most))).take(np.array(anchors))
-    return Rounds(np.array(lengths, np.int32).T, flags.sum(axis=0))
+    return Rounds(np.array(lengths), flag_GT.take(anchors).sum(axis=0))
 
 
 def tree_at(trace: Trace, sequence: int, anchor: int, builder: str | Builder, budget: int) -> tuple[DraftTree, Index]:

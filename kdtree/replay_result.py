@@ -20,20 +20,20 @@ class ReplayResult:
     ----------
     budgets : tuple of int
         G budgets.
-    accept_len_SGR : list of S int arrays, shape (G, R)
+    accept_len_SRG : list of S int arrays, shape (R, G)
         Accepted length of each round of each sequence at each budget; 0 after the last round.
     flagged_SG : int, shape (S, G)
         Rounds whose tree took the last recorded rank and had budget for more.
     """
 
     def __init__(
-        self, budgets: tuple[int, ...], accept_len_SGR: list[NDArray[np.int32]], flagged_SG: NDArray[np.int64]
+        self, budgets: tuple[int, ...], accept_len_SRG: list[NDArray[np.int64]], flagged_SG: NDArray[np.int64]
     ) -> None:
         self.budgets = budgets
-        self._accept_len_SGR = accept_len_SGR
+        self._accept_len_SRG = accept_len_SRG
         self._flagged_SG = flagged_SG
-        self._tokens_SG = np.array([accept_len_GR.sum(axis=1) for accept_len_GR in accept_len_SGR], np.float64)
-        self._rounds_SG = np.array([(accept_len_GR > 0).sum(axis=1) for accept_len_GR in accept_len_SGR], np.float64)
+        self._tokens_SG = np.array([accept_len_RG.sum(axis=0) for accept_len_RG in accept_len_SRG], np.float64)
+        self._rounds_SG = np.array([(accept_len_RG > 0).sum(axis=0) for accept_len_RG in accept_len_SRG], np.float64)
 
     @cached_property
     def tau(self) -> dict[int, float]:
@@ -56,10 +56,10 @@ class ReplayResult:
         return {budget: int(n) for budget, n in zip(self.budgets, self._flagged_SG.sum(axis=0), strict=True)}
 
     @cached_property
-    def accept_lens(self) -> dict[int, list[NDArray[np.int32]]]:
+    def accept_lens(self) -> dict[int, list[NDArray[np.int64]]]:
         """Accepted length of every round: one array a sequence."""
         return {
-            budget: [accept_len_GR[g][accept_len_GR[g] > 0] for accept_len_GR in self._accept_len_SGR]
+            budget: [accept_len_RG[:, g][accept_len_RG[:, g] > 0] for accept_len_RG in self._accept_len_SRG]
             for g, budget in enumerate(self.budgets)
         }
 

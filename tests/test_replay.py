@@ -140,7 +140,7 @@ def test_intervals_cover_the_mean_of_known_sequences_about_as_often_as_stated():
 
     rng, misses = np.random.default_rng(1), 0
     for _ in range(200):
-        lengths = [rng.integers(1, 6, (1, 30)).astype(np.int32) for _ in range(40)]
+        lengths = [rng.integers(1, 6, (30, 1)) for _ in range(40)]
         low, high = ReplayResult((1,), lengths, np.zeros((40, 1), np.int64)).tau_interval[1]
         misses += not low <= 3 <= high
     assert 0.01 * 200 <= misses <= 0.12 * 200
