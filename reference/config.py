@@ -100,8 +100,9 @@ class ModelConfig:
         if not 1 <= self.topk_group <= self.n_group:
             raise ValueError(f"topk_group: got {self.topk_group}, needs 1 to n_group = {self.n_group}")
         if self.num_experts_per_tok > self.topk_group * (E // self.n_group):
+            most = self.topk_group * (E // self.n_group)
             raise ValueError(
-                f"num_experts_per_tok: got {self.num_experts_per_tok}, needs at most the experts of {self.topk_group} groups"
+                f"num_experts_per_tok: got {self.num_experts_per_tok}, needs at most {most}: {self.topk_group} groups"
             )
 
     @property

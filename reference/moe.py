@@ -1,0 +1,44 @@
+"""The routed experts of a mixture."""
+
+import numpy as np
+
+from .arrays import Float, Index, sizes
+from .linear import linear
+from .swiglu import swiglu
+
+__all__ = ["moe"]
+
+
+def moe(x_TD: Float, expert_TK: Index, weight_TK: Float, gate_EFD: Float, up_EFD: Float, down_EDF: Float) -> Float:
+    """Sum the outputs of each row's experts: y = sum over k of weight_k down_k(silu(gate_k x) * up_k x).
+
+    Parameters
+    ----------
+    x_TD : float, shape (T, D)
+    expert_TK : int, shape (T, K)
+        Experts of each row, each at most once.
+    weight_TK : float, shape (T, K)
+    gate_EFD, up_EFD : float, shape (E, F, D)
+    down_EDF : float, shape (E, D, F)
+
+    Returns
+    -------
+    y_TD : float, shape (T, D)
+        Experts are added in the order of their index, weights applied after the down projection.
+
+    Cost
+    ----
+    O(T K D F).
+
+    Invariants
+    ----------
+    - with identity experts it scales its input (test_identity_experts_scale_the_input)
+
+    """
+    sizes(x_TD=x_TD, expert_TK=expert_TK, weight_TK=weight_TK, gate_EFD=gate_EFD, up_EFD=up_EFD, down_EDF=down_EDF)
+    y_TD = np.zeros_like(x_TD)
+    for e in np.unique(expert_TK):
+        row, k = np.nonzero(expert_TK == e)
+        inner = swiglu(linear(x_TD[row], gate_EFD[e]), linear(x_TD[row], up_EFD[e]))
+        y_TD[row] += weight_TK[row, k, None] * linear(inner, down_EDF[e])
+    return y_TD
