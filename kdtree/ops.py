@@ -6,9 +6,22 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar, cast
 
+from .reference.absorb import absorb as _absorb
 from .reference.accept_greedy import accept_greedy as _accept_greedy
+from .reference.argmax import argmax as _argmax
+from .reference.compact_cache import compact_cache as _compact_cache
+from .reference.embed import embed as _embed
+from .reference.linear import linear as _linear
+from .reference.moe import moe as _moe
 from .reference.retrieve import retrieve as _retrieve
+from .reference.rms_norm import rms_norm as _rms_norm
+from .reference.rope import rope as _rope
+from .reference.route import route as _route
+from .reference.swiglu import swiglu as _swiglu
+from .reference.top_k import top_k as _top_k
 from .reference.tree_build import tree_build as _tree_build
+from .reference.unabsorb import unabsorb as _unabsorb
+from .reference.verify_attention import verify_attention as _verify_attention
 from .reference.visibility import visibility as _visibility
 from .reference.visibility_intervals import visibility_intervals as _visibility_intervals
 from .reference.visibility_packed import visibility_packed as _visibility_packed
@@ -16,10 +29,23 @@ from .reference.visibility_packed import visibility_packed as _visibility_packed
 __all__ = [
     "BackendUnavailable",
     "Op",
+    "absorb",
     "accept_greedy",
     "all_ops",
+    "argmax",
+    "compact_cache",
+    "embed",
+    "linear",
+    "moe",
     "retrieve",
+    "rms_norm",
+    "rope",
+    "route",
+    "swiglu",
+    "top_k",
     "tree_build",
+    "unabsorb",
+    "verify_attention",
     "visibility",
     "visibility_intervals",
     "visibility_packed",
@@ -86,6 +112,19 @@ visibility_packed = Op(_visibility_packed)
 visibility_intervals = Op(_visibility_intervals)
 retrieve = Op(_retrieve)
 accept_greedy = Op(_accept_greedy)
+compact_cache = Op(_compact_cache)
+embed = Op(_embed)
+linear = Op(_linear)
+rms_norm = Op(_rms_norm)
+rope = Op(_rope)
+absorb = Op(_absorb)
+verify_attention = Op(_verify_attention)
+unabsorb = Op(_unabsorb)
+swiglu = Op(_swiglu)
+route = Op(_route)
+moe = Op(_moe)
+argmax = Op(_argmax)
+top_k = Op(_top_k)
 
 
 def all_ops() -> dict[str, "Op[..., object]"]:

@@ -1,0 +1,103 @@
+"""A target model that is ready to decode: weights, a backend and a mode."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from . import ops
+from .cache import LatentCache
+from .reference import model_ops
+from .reference.arrays import Float, Index
+from .reference.transformer import Forward, forward
+from .reference.tree_batch import TreeBatch
+from .reference.weights import Weights
+
+__all__ = ["Target", "model_namespace"]
+
+
+def model_namespace(backend: str) -> SimpleNamespace:
+    """Return the functions of `reference.model_ops` for a backend.
+
+    numba and numpy take the same arrays, so on "numba" the ops without a kernel there run in numpy.
+    """
+    op_of = {name: ops.all_ops()[name] for name in model_ops.__all__}
+    borrowed = "numpy" if backend == "numba" else backend
+    return SimpleNamespace(
+        **{name: op.on(backend if backend in op.backends() else borrowed) for name, op in op_of.items()}
+    )
+
+
+class Target:
+    """Run a model on trees and prompts.
+
+    Parameters
+    ----------
+    weights : Weights
+    backend : str
+        Where the ops of the model run; see `model_namespace`.
+    exact : bool
+        Slot by slot: the logits of a tree are those of plain decoding, bit for bit. Slower.
+    """
+
+    def __init__(self, weights: Weights, backend: str = "numpy", exact: bool = False) -> None:
+        self.weights, self.config, self.exact = weights, weights.config, exact
+        self._ops = model_namespace(backend)
+
+    def new_cache(self, batch: int) -> LatentCache:
+        """Return an empty cache for `batch` sequences."""
+        return LatentCache(self.config, batch, self.weights.embed_VD.dtype.type)
+
+    def verify(self, cache: LatentCache, trees: TreeBatch) -> Forward:
+        """Run the slots of one tree a sequence; the cache keeps none of them until `cache.commit`.
+
+        Raises
+        ------
+        ValueError
+            A real slot's position, length + depth, is not below max_position_embeddings.
+        """
+        position_BN = cache.length_B[:, None] + trees.depth_BN
+        real_BN = np.arange(trees.token_BN.shape[1]) < trees.node_count_B[:, None]
+        limit = self.config.max_position_embeddings
+        for b, i in np.argwhere(real_BN & (position_BN >= limit)):
+            raise ValueError(f"position: got {position_BN[b, i]} at batch row {b}, slot {i}; needs less than {limit}")
+        cache.reserve(trees.token_BN.shape[1])
+        return forward(
+            self.weights,
+            cache.kv_YBSX,
+            cache.length_B,
+            trees.token_BN,
+            position_BN,
+            ops.visibility.on("numba")(trees.parent_BN, trees.node_count_B),
+            trees.node_count_B,
+            self.exact,
+            self._ops,
+        )
+
+    def read(self, cache: LatentCache, b: int, token_T: Index) -> Float:
+        """Run tokens behind sequence `b`, commit them, and return their hidden streams, shape (Y + 1, T, D).
+
+        Raises
+        ------
+        ValueError
+            The sequence would reach max_position_embeddings; the cache is unchanged.
+        """
+        T, limit = len(token_T), self.config.max_position_embeddings
+        start = int(cache.length_B[b])
+        if start + T > limit:
+            raise ValueError(f"token_T: got {T} tokens behind {start}, needs at most {limit} in all")
+        if T == 0:
+            return np.zeros((self.config.num_hidden_layers + 1, 0, self.config.hidden_size), cache.kv_YBSX.dtype)
+        cache.reserve(T)
+        result = forward(
+            self.weights,
+            cache.kv_YBSX[:, b : b + 1],
+            cache.length_B[b : b + 1],
+            token_T[None],
+            np.arange(start, start + T, dtype=np.int32)[None],
+            np.tri(T, dtype=np.bool_)[None],
+            np.array([T], np.int32),
+            self.exact,
+            self._ops,
+        )
+        cache.length_B[b] += T
+        return result.hidden_YBND[:, 0]
