@@ -2,6 +2,7 @@
 
 from . import builders, draw, kdtr, ops, plot
 from .kdtr import KdtrError
+from .loading import ModelError, load_model
 from .ops import BackendUnavailable
 from .reference.errors import ShapeError, TreeError
 from .reference.tree_batch import NO_NODE, ROOT, TreeBatch
@@ -16,6 +17,7 @@ __all__ = [
     "BackendUnavailable",
     "DraftTree",
     "KdtrError",
+    "ModelError",
     "ReplayResult",
     "ShapeError",
     "Trace",
@@ -25,6 +27,7 @@ __all__ = [
     "builders",
     "draw",
     "kdtr",
+    "load_model",
     "ops",
     "plot",
     "replay",

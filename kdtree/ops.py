@@ -11,6 +11,7 @@ from .reference.accept_greedy import accept_greedy as _accept_greedy
 from .reference.argmax import argmax as _argmax
 from .reference.compact_cache import compact_cache as _compact_cache
 from .reference.embed import embed as _embed
+from .reference.int4_dequant import int4_dequant as _int4_dequant
 from .reference.linear import linear as _linear
 from .reference.moe import moe as _moe
 from .reference.retrieve import retrieve as _retrieve
@@ -35,6 +36,7 @@ __all__ = [
     "argmax",
     "compact_cache",
     "embed",
+    "int4_dequant",
     "linear",
     "moe",
     "retrieve",
@@ -115,6 +117,7 @@ accept_greedy = Op(_accept_greedy)
 compact_cache = Op(_compact_cache)
 embed = Op(_embed)
 linear = Op(_linear)
+int4_dequant = Op(_int4_dequant)
 rms_norm = Op(_rms_norm)
 rope = Op(_rope)
 absorb = Op(_absorb)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Float, Index, sizes
-from .config import ModelConfig, Yarn
+from .config import Yarn
 
 __all__ = ["inverse_frequencies", "rope"]
 
@@ -56,18 +56,16 @@ def rope(x_THR: Float, position_T: Index, inv_freq_J: NDArray[np.float64], scale
     return np.concatenate(rotated, axis=2)
 
 
-def inverse_frequencies(config: ModelConfig) -> NDArray[np.float64]:
-    """Return theta^(-2j/R), shape (R / 2,), stretched by YaRN if the config says so.
+def inverse_frequencies(R: int, theta: float, yarn: Yarn | None) -> NDArray[np.float64]:
+    """Return theta^(-2j/R), shape (R / 2,), radians per position, stretched by YaRN if there is one.
 
     YaRN keeps pairs that turn often within the trained length, divides those that turn rarely by the factor, and ramps
     linearly between. Source: arXiv 2309.00071 and the implementation of Hugging Face.
     """
-    R = config.qk_rope_head_dim
-    inv_freq_J = np.power(config.rope_theta, -np.arange(0, R, 2) / R, dtype=np.float64)
-    yarn = config.yarn
+    inv_freq_J = np.power(theta, -np.arange(0, R, 2) / R, dtype=np.float64)
     if yarn is None:
         return inv_freq_J
-    low, high = ramp_ends(yarn, R, config.rope_theta)
+    low, high = ramp_ends(yarn, R, theta)
     ramp_J = np.clip((np.arange(R // 2) - low) / (high - low), 0, 1)
     return np.asarray(inv_freq_J * (1 - ramp_J) + inv_freq_J / yarn.factor * ramp_J)
 

@@ -118,7 +118,7 @@ def forward(
 def attention(w: Attention, config: ModelConfig, x_TD: Float, kv_BSX: Float, slots: Slots, ops: Any) -> Float:
     """Multi-head latent attention in its absorbed form; writes the slots' rows of the cache."""
     T, H, U, C = len(x_TD), config.num_attention_heads, config.qk_nope_head_dim, config.kv_lora_rank
-    inv_freq_J = inverse_frequencies(config)
+    inv_freq_J = inverse_frequencies(config.qk_rope_head_dim, config.rope_theta, config.yarn)
     rope_scale = config.yarn.rope_scale if config.yarn else 1.0
 
     def rotate(x_THR: Float) -> Any:

@@ -101,6 +101,15 @@ def paths(parent_N, n):
     return path
 
 
+@st.composite
+def packed_weights(draw):
+    """Draw the arguments of int4_dequant: any words, any finite scales, widths that leave nibbles over."""
+    rows, width = draw(st.integers(0, 3)), draw(st.integers(0, 70))
+    words = npst.arrays(np.int32, (rows, -(-width // 8)))
+    scales = npst.arrays(np.float32, (rows, -(-width // 32)), elements=st.floats(-(2.0**100), 2.0**100, width=32))
+    return draw(words), draw(scales), width, draw(st.booleans())
+
+
 ARGUMENTS = {  # by op: positional arguments that every backend accepts
     "tree_build": st.tuples(marginals(), budgets, st.integers(0, 3)).map(lambda t: (*t[0], t[1], t[2])),
     "visibility": parent_batches(),
@@ -108,4 +117,5 @@ ARGUMENTS = {  # by op: positional arguments that every backend accepts
     "visibility_intervals": parent_batches(),
     "retrieve": parent_batches(),
     "accept_greedy": walks(),
+    "int4_dequant": packed_weights(),
 }
