@@ -67,8 +67,7 @@ def int4_dequant(
     rows, groups = sizes(code_OI=code_OI)["O"], -(-code_OI.shape[1] // GROUP)
     if scale_OG.shape != (rows, groups) or scale_OG.dtype != np.float32:
         raise ShapeError(f"scale_OG: got {scale_OG.dtype} {scale_OG.shape}, needs float32 {(rows, groups)}")
-    if not (np.abs(scale_OG) < SCALE_LIMIT).all():
-        o, g = np.argwhere(~(np.abs(scale_OG) < 2.0**124))[0]
+    for o, g in np.argwhere(~(np.abs(scale_OG) < SCALE_LIMIT)):
         raise ValueError(f"scale_OG: got {scale_OG[o, g]} at row {o}, group {g}; needs finite scales below 2**124")
     scale_OI = np.repeat(scale_OG.astype(np.float32, copy=False), GROUP, axis=1)[:, : code_OI.shape[1]]
     product_OI = code_OI * scale_OI
