@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from drafter_fixtures import random_drafter, write_drafter
+from model_fixtures import TINY, hf_config, hf_tensors, random_weights, save_checkpoint
 
 from kdtree import Trace, cli, kdtr
 
@@ -86,6 +89,38 @@ def test_tree_writes_files(tmp_path):
     assert len((tmp_path / "t.txt").read_text(encoding="utf-8").splitlines()) == 66
 
 
+def test_demo_decodes_twice_and_says_whether_the_tokens_are_the_same():
+    said = good("demo", "--max-new-tokens", "24")
+    assert "a tiny one with random weights" in said
+    assert "an oracle that knows the tokens and errs with probability 0.2" in said
+    plain, fast = re.search(r"target passes +(\d+) +(\d+)", said).groups()
+    assert int(fast) < int(plain) == 24
+    assert said.endswith("identical: yes\n")
+
+
+def test_demo_samples_with_a_seed_and_takes_a_prompt():
+    first, again, other = (
+        good("demo", "--temperature", "0.8", "--seed", seed, "--prompt", "5,17") for seed in (1, 1, 2)
+    )
+
+    def tokens(said):
+        return re.search(r"tokens {4,}([\d ]+) [.]", said).group(1)
+
+    assert tokens(first) == tokens(again) != tokens(other)
+
+
+def test_demo_runs_a_model_and_a_drafter_of_ones_own(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "drafter").mkdir()
+    save_checkpoint(tmp_path / "model", hf_config(TINY), hf_tensors(random_weights()))
+    write_drafter(tmp_path / "drafter", random_drafter())
+    said = good(
+        "demo", tmp_path / "model", "--drafter", tmp_path / "drafter", "--max-new-tokens", "12", "--budget", "8"
+    )
+    assert f"drafter  {tmp_path / 'drafter'}" in said
+    assert said.endswith("identical: yes\n")
+
+
 def test_info_names_versions_backends_ops_and_traces():
     told = good("info")
     assert f"numpy {np.__version__}" in told
@@ -136,6 +171,11 @@ BAD = [
     (["kdtr", "check"], "Missing argument"),
     (["kdtr", "convert", "text.txt", "y.kdtr"], "text.txt: the name must end in .npz or .safetensors"),
     (["kdtr", "convert", "text.npz", "y.kdtr"], "text.npz: not a readable .npz file"),
+    (["demo", "--prompt", "1,x"], "--prompt: got 'x', needs token ids from 0 to 256"),
+    (["demo", "--prompt", "257"], "--prompt: got '257'"),
+    (["demo", "--temperature", "-1"], "temperature: got -1.0"),
+    (["demo", "no-model"], "no-model"),
+    (["demo", "--drafter", "no-drafter"], "no-drafter"),
     (["grow"], "No such command 'grow'"),
 ]
 

@@ -6,7 +6,7 @@ import sys
 import typer
 from typer import TyperException
 
-from . import info, kdtr, sweep, tree
+from . import demo, info, kdtr, sweep, tree
 
 __all__ = ["app", "main"]
 
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 app.command()(sweep.sweep)
 app.command()(tree.tree)
+app.command()(demo.demo)
 app.command()(info.info)
 app.add_typer(kdtr.app, name="kdtr")
 
