@@ -18,6 +18,8 @@ lint: .venv/dev
 bench: .venv/core ## ratios against peers, equality checked first
 	$(BIN)/python benchmarks/tree_build.py
 	$(BIN)/python benchmarks/sweep.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/model.py
+	$(BIN)/python benchmarks/decode.py
 
 notebooks: .venv/dev ## run the notebooks and store their outputs
 	$(BIN)/python notebooks/execute.py

@@ -17,6 +17,7 @@ def linear(x_TI: Float, weight_OI: Float) -> Float:
     -------
     y_TO : float, shape (T, O)
         A matrix product may round a row differently with the number of rows beside it; see `transformer.forward`.
+        numba's does not.
 
     Cost
     ----

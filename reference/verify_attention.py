@@ -8,7 +8,7 @@ from .arrays import Bool, Float, Index, sizes
 from .errors import ShapeError
 from .tree_checks import real_slots
 
-__all__ = ["Attended", "verify_attention"]
+__all__ = ["Attended", "check_attention", "verify_attention"]
 
 
 class Attended(NamedTuple):
@@ -69,6 +69,24 @@ def verify_attention(
     - with queries of zero it is the mean of what is visible (test_a_zero_query_averages_what_is_visible)
     - padding reaches nothing (test_nan_in_padded_rows_reaches_no_real_slot)
     """
+    check_attention(q_latent_BNHC, q_rope_BNHR, kv_BSX, prefix_len_B, visible_BNN, node_count_B)
+    C = q_latent_BNHC.shape[3]
+    latent_BNHC = np.zeros_like(q_latent_BNHC)
+    lse_BNH = np.full(q_latent_BNHC.shape[:3], -np.inf, q_latent_BNHC.dtype)
+    for b, (P, n) in enumerate(zip(prefix_len_B.tolist(), node_count_B.tolist(), strict=True)):
+        rows_SX = kv_BSX[b, : P + n]
+        q_NHX = np.concatenate([q_latent_BNHC[b, :n], q_rope_BNHR[b, :n]], axis=2)
+        score_NHS = q_NHX @ rows_SX.T * q_NHX.dtype.type(scale)
+        hidden_NS = np.concatenate([np.zeros((n, P), np.bool_), ~visible_BNN[b, :n, :n]], axis=1)
+        score_NHS[np.broadcast_to(hidden_NS[:, None], score_NHS.shape)] = -np.inf
+        latent_BNHC[b, :n], lse_BNH[b, :n] = softmax_mix(score_NHS, rows_SX[:, :C])
+    return Attended(latent_BNHC, lse_BNH)
+
+
+def check_attention(
+    q_latent_BNHC: Float, q_rope_BNHR: Float, kv_BSX: Float, prefix_len_B: Index, visible_BNN: Bool, node_count_B: Index
+) -> None:
+    """Raise ShapeError or TreeError as `verify_attention` says."""
     size = sizes(
         q_latent_BNHC=q_latent_BNHC,
         q_rope_BNHR=q_rope_BNHR,
@@ -79,22 +97,13 @@ def verify_attention(
     )
     if visible_BNN.dtype != np.bool_:
         raise ShapeError(f"visible_BNN: got dtype {visible_BNN.dtype}, needs bool")
-    C, S = size["C"], size["S"]
-    if size["X"] != C + size["R"]:
-        raise ShapeError(f"kv_BSX: got rows of {size['X']}, needs C + R = {C + size['R']}")
+    C, R, S = size["C"], size["R"], size["S"]
+    if size["X"] != C + R:
+        raise ShapeError(f"kv_BSX: got rows of {size['X']}, needs C + R = {C + R}")
     real_slots(node_count_B, size["N"])
-    latent_BNHC = np.zeros_like(q_latent_BNHC)
-    lse_BNH = np.full(q_latent_BNHC.shape[:3], -np.inf, q_latent_BNHC.dtype)
     for b, (P, n) in enumerate(zip(prefix_len_B.tolist(), node_count_B.tolist(), strict=True)):
         if not 0 <= P <= S - n:
             raise ShapeError(f"kv_BSX: got {S} rows at batch row {b}, needs prefix_len + node_count = {P} + {n}")
-        rows_SX = kv_BSX[b, : P + n]
-        q_NHX = np.concatenate([q_latent_BNHC[b, :n], q_rope_BNHR[b, :n]], axis=2)
-        score_NHS = q_NHX @ rows_SX.T * q_NHX.dtype.type(scale)
-        hidden_NS = np.concatenate([np.zeros((n, P), np.bool_), ~visible_BNN[b, :n, :n]], axis=1)
-        score_NHS[np.broadcast_to(hidden_NS[:, None], score_NHS.shape)] = -np.inf
-        latent_BNHC[b, :n], lse_BNH[b, :n] = softmax_mix(score_NHS, rows_SX[:, :C])
-    return Attended(latent_BNHC, lse_BNH)
 
 
 def softmax_mix(score_NHS: Float, c_SC: Float) -> tuple[Float, Float]:

@@ -1,0 +1,298 @@
+"""The model on numba: within the error budget of each op, and to the same bits whatever stands beside a row."""
+
+import inspect
+from functools import partial
+from unittest import mock
+
+import numpy as np
+import pytest
+from golden import DATA
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_fixtures import random_weights, tiny_config
+from model_strategies import MODEL_ARGUMENTS
+from strategies import parent_batches
+from test_backends import LAYOUTS, poisoned
+from test_golden_model import golden_tree
+from test_transformer import VARIANTS, batch_of
+
+from kdtree import DraftTree, ShapeError, TreeError, kdtr, ops
+from kdtree.loading import load_model
+from kdtree.reference import model_ops
+from kdtree.target import Target, model_namespace
+
+NUMBA = model_namespace("numba")
+KERNELS = [name for name in model_ops.__all__ if "numba" in ops.all_ops()[name].backends()]
+EVERY_KERNEL = pytest.mark.parametrize("name", KERNELS)
+FEW = 6  # roundings
+FINER = {np.dtype(np.float32): np.float64, np.dtype(np.float64): np.longdouble}
+
+
+def results(function, arguments):
+    returned = function(*arguments)
+    return list(returned) if isinstance(returned, tuple) else [returned]
+
+
+def assert_bit_equal(got, expected):
+    for array, other in zip(got, expected, strict=True):
+        assert (array.dtype, array.shape) == (other.dtype, other.shape)
+        np.testing.assert_array_equal(array, other)
+
+
+def change_floats(change, arguments):
+    """Return the arguments with every array of floats changed."""
+    return [change(a) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in arguments]
+
+
+def magnitudes(name, arguments):
+    """Return, for each result, how large its terms are: what one rounding error is measured by."""
+    positive = change_floats(lambda array: np.nan_to_num(np.abs(array)), arguments)
+    if name != "verify_attention":
+        return results(getattr(model_ops, name), positive)  # every map here grows with its terms
+    q_latent, q_rope, kv, _, _, _, scale = positive
+    q = np.concatenate([q_latent, q_rope], axis=3)
+    largest = scale * np.einsum("bnhx,bsx->bnhs", q, kv).max()  # an error of a score is a factor of a weight
+    return [(1 + largest) * kv.max(), largest + 1 + np.log(kv.shape[1])]
+
+
+def assert_within_budget(name, arguments):
+    """Hold a kernel to twice the error of the truth in the same precision, and a few roundings."""
+    dtype = arguments[0].dtype
+    truth = getattr(model_ops, name)
+    got, own = results(getattr(NUMBA, name), arguments), results(truth, arguments)
+    exact = results(truth, change_floats(lambda array: array.astype(FINER[dtype]), arguments))
+    for array, other, right, size in zip(got, own, exact, magnitudes(name, arguments), strict=True):
+        assert (array.dtype, array.shape) == (dtype, other.shape)
+        where = np.isfinite(right)
+        np.testing.assert_array_equal(array[~where], right[~where])
+        error = np.abs(np.where(where, array - np.where(where, right, 0), 0))
+        budget = 2 * np.abs(np.where(where, other - np.where(where, right, 0), 0)) + FEW * np.finfo(dtype).eps * size
+        if (error > budget).any():
+            worst = np.unravel_index(np.argmax(error - budget), error.shape)
+            pytest.fail(f"{name}{[int(i) for i in worst]}: got {array[worst]!r}, needs {right[worst]!r}")
+
+
+@EVERY_KERNEL
+@given(data=st.data())
+def test_a_kernel_is_within_twice_the_error_of_the_truth(name, data):
+    assert_within_budget(name, data.draw(MODEL_ARGUMENTS[name]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [0.1, 30.0])
+def test_a_long_prefix_is_within_the_error_budget(dtype, scale):
+    """More scores than are formed at once, and some too small for exp."""
+    rng = np.random.default_rng(0)
+    q_latent, q_rope, kv = (
+        rng.normal(size=shape).astype(dtype) for shape in ((1, 9, 4, 32), (1, 9, 4, 8), (1, 8009, 40))
+    )
+    visible_BNN = np.tri(9, dtype=bool)[None]
+    assert_within_budget(
+        "verify_attention", (q_latent, q_rope, kv, np.int32([8000]), visible_BNN, np.int32([9]), scale)
+    )
+
+
+def of_rows(function):
+    """Return the place of each argument that has one entry a row."""
+    names = inspect.signature(function).parameters
+    return [k for k, name in enumerate(names) if name.rpartition("_")[2].startswith("T")]
+
+
+@pytest.mark.parametrize("name", [name for name in model_ops.__all__ if name != "verify_attention"])
+@given(data=st.data())
+def test_a_row_has_the_bits_that_it_has_alone(name, data):
+    """Of every op of the model on numba, those that run in numpy included."""
+    arguments = data.draw(MODEL_ARGUMENTS[name])
+    function = getattr(NUMBA, name)
+    together, of_row = results(function, arguments), of_rows(function)
+    for t in range(len(arguments[of_row[0]])):
+        alone = [a[t : t + 1] if k in of_row else a for k, a in enumerate(arguments)]
+        assert_bit_equal(results(function, alone), [array[t : t + 1] for array in together])
+
+
+@given(MODEL_ARGUMENTS["linear"])
+def test_an_output_of_linear_has_the_bits_that_it_has_alone(arguments):
+    (x_TI, weight_OI), y_TO = arguments, NUMBA.linear(*arguments)
+    for o in range(len(weight_OI)):
+        assert_bit_equal([NUMBA.linear(x_TI, weight_OI[o : o + 1])], [y_TO[:, o : o + 1]])
+
+
+def slot_alone(arguments, b, i):
+    """Return the arguments of verify_attention for one slot behind exactly the rows that it sees."""
+    q_latent, q_rope, kv, prefix_len_B, visible_BNN, node_count_B, scale = arguments
+    P, n = prefix_len_B[b], node_count_B[b]
+    seen = np.append(np.arange(P), P + np.flatnonzero(visible_BNN[b, i, :n]))
+    rows = seen if len(seen) else np.array([P])  # nothing to see: one row, hidden
+    return (
+        *(q[b : b + 1, i : i + 1] for q in (q_latent, q_rope)),
+        kv[b : b + 1, rows],
+        np.array([len(rows) - 1], np.int32),
+        np.full((1, 1, 1), len(seen) > 0),
+        np.ones(1, np.int32),
+        scale,
+    )
+
+
+@given(MODEL_ARGUMENTS["verify_attention"])
+def test_a_slot_has_the_bits_that_it_has_alone_behind_what_it_sees(arguments):
+    """So other slots, other batch rows, the capacity of the cache and rows that are not seen do not matter."""
+    together = NUMBA.verify_attention(*arguments)
+    for b, n in enumerate(arguments[5]):
+        for i in range(n):
+            alone = NUMBA.verify_attention(*slot_alone(arguments, b, i))
+            assert_bit_equal(alone, [array[b : b + 1, i : i + 1] for array in together])
+
+
+@given(MODEL_ARGUMENTS["verify_attention"])
+def test_a_slot_that_sees_nothing_weighs_nothing(arguments):
+    *_, prefix_len_B, visible_BNN, node_count_B, _ = arguments
+    real_BN = np.arange(visible_BNN.shape[1]) < node_count_B[:, None]
+    seen_BN = prefix_len_B[:, None] + (visible_BNN & real_BN[:, None]).sum(axis=2)
+    empty_BN = (seen_BN == 0) | ~real_BN
+    latent_BNHC, lse_BNH = NUMBA.verify_attention(*arguments)
+    assert (latent_BNHC[empty_BN] == 0).all()
+    assert np.isneginf(lse_BNH[empty_BN]).all()
+    assert np.isfinite(latent_BNHC).all()  # the NaN in padded slots came to nobody
+    assert np.isfinite(lse_BNH[~empty_BN]).all()
+
+
+@EVERY_KERNEL
+@given(data=st.data())
+def test_a_kernel_of_the_model_writes_every_element_and_changes_no_input(name, data):
+    arguments = data.draw(MODEL_ARGUMENTS[name])
+    before = [np.array(argument) for argument in arguments]
+    expected = results(getattr(NUMBA, name), arguments)
+    for poison in (0x5A, 0xFF):
+        with mock.patch.object(np, "empty", partial(poisoned, poison)):
+            assert_bit_equal(results(getattr(NUMBA, name), arguments), expected)
+    assert_bit_equal([np.asarray(argument) for argument in arguments], before)
+
+
+@EVERY_KERNEL
+@pytest.mark.parametrize("layout", ["strided", "fortran", "read-only"])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_the_layout_of_an_input_of_a_model_kernel_does_not_matter(name, layout, data):
+    arguments = data.draw(MODEL_ARGUMENTS[name])
+    laid_out = [LAYOUTS[layout](a) if isinstance(a, np.ndarray) else a for a in arguments]
+    assert_bit_equal(results(getattr(NUMBA, name), laid_out), results(getattr(NUMBA, name), arguments))
+
+
+def errors(name, arguments):
+    """Return the error of each backend, as its class and message."""
+    for function in (getattr(model_ops, name), getattr(NUMBA, name)):
+        with pytest.raises(ValueError) as caught:
+            function(*arguments)
+        yield type(caught.value), str(caught.value)
+
+
+@EVERY_KERNEL
+@settings(max_examples=15)
+@given(data=st.data())
+def test_a_wrong_rank_is_the_error_of_the_truth(name, data):
+    arguments = list(data.draw(MODEL_ARGUMENTS[name]))
+    k = data.draw(st.sampled_from([k for k, a in enumerate(arguments) if isinstance(a, np.ndarray)]))
+    arguments[k] = arguments[k][None]
+    truth, kernel = errors(name, arguments)
+    assert truth == kernel == (ShapeError, truth[1])
+
+
+ONES = {  # the arrays of floats, of size 2
+    "linear": "TI OI",
+    "absorb": "THU HUC",
+    "unabsorb": "THC HMC",
+    "moe": "TD TK TK EFD EFD EDF",
+    "verify_attention": "BNHC BNHR BSX",
+}
+WRONG = [  # op, place of the argument, value, error
+    ("linear", 1, np.ones((2, 3)), ShapeError),
+    ("absorb", 1, np.ones((3, 2, 2)), ShapeError),
+    ("unabsorb", 1, np.ones((2, 2, 3)), ShapeError),
+    ("moe", 2, np.ones((2, 3)), ShapeError),
+    ("moe", 5, np.ones((2, 3, 2)), ShapeError),
+    ("verify_attention", 2, np.ones((2, 2, 5)), ShapeError),
+    ("verify_attention", 2, np.ones((2, 1, 4)), ShapeError),
+    ("verify_attention", 3, np.int32([0, 1]), ShapeError),
+    ("verify_attention", 3, np.int32([-1, 0]), ShapeError),
+    ("verify_attention", 4, np.ones((2, 2, 2)), ShapeError),
+    ("verify_attention", 5, np.int32([2, 3]), TreeError),
+    ("verify_attention", 5, np.int32([0, 1]), TreeError),
+]
+
+
+def ones(name, dtype):
+    """Return arguments that fit."""
+    arguments = [np.ones([4 if letter == "X" else 2 for letter in letters], dtype) for letters in ONES[name].split()]
+    if name == "moe":
+        arguments[1] = np.int32([[0, 1], [1, 0]])
+    if name == "verify_attention":
+        arguments += [np.zeros(2, np.int32), np.ones((2, 2, 2), bool), np.full(2, 2, np.int32), 1.0]
+    return arguments
+
+
+@pytest.mark.parametrize(("name", "k", "value", "error"), WRONG)
+def test_a_wrong_argument_is_the_error_of_the_truth(name, k, value, error):
+    arguments = ones(name, np.float64)
+    getattr(NUMBA, name)(*arguments)
+    arguments[k] = value
+    truth, kernel = errors(name, arguments)
+    assert truth == kernel == (error, truth[1])
+
+
+def test_experts_are_added_in_the_order_of_their_index():
+    one = np.ones((3, 1, 1))
+    weight_TK = np.array([[1.0, 2.0**60, -(2.0**60)]])  # of experts 2, 0 and 1: any other order loses the 1
+    for namespace in (model_ops, NUMBA):
+        y_TD = namespace.moe(np.ones((1, 1)), np.int32([[2, 0, 1]]), weight_TK, one, one, one)
+        assert y_TD[0, 0] == NUMBA.swiglu(np.ones((1, 1)), np.ones((1, 1)))[0, 0]
+
+
+@pytest.mark.parametrize("expert", [-1, 2])
+def test_an_expert_that_is_not_there_is_refused_before_memory_is_read(expert):
+    arguments = ones("moe", np.float64)
+    arguments[1][1, 0] = expert
+    with pytest.raises(ValueError, match=f"expert_TK: got {expert} at row 1, needs 0 to 1"):
+        NUMBA.moe(*arguments)
+
+
+@EVERY_KERNEL
+def test_half_precision_is_refused_by_the_name_of_the_argument(name):
+    with pytest.raises(ShapeError, match="got dtype float16, needs float32 or float64"):
+        getattr(NUMBA, name)(*ones(name, np.float16))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+@settings(max_examples=4)
+@given(batch=parent_batches(max_batch=2, max_nodes=33), seed=st.integers(0, 99))
+def test_a_tree_on_numba_has_the_logits_of_its_slots_one_by_one_bit_for_bit(changes, dtype, batch, seed):
+    """So batched verification on numba is plain decoding on numba, in every variant of the model."""
+    weights = random_weights(tiny_config(**changes), seed, dtype)
+    trees = [DraftTree.from_parents(p[:n], token_N=np.arange(n) * 7 % 61) for p, n in zip(*batch, strict=True)]
+    runs = []
+    for exact in (False, True):
+        target = Target(weights, backend="numba", exact=exact)
+        cache = target.new_cache(len(trees))
+        for b in range(len(trees)):
+            target.read(cache, b, (np.arange(5 + 70 * b) * 5 % 61).astype(np.int32))
+        runs.append((*target.verify(cache, batch_of(trees)), cache.kv_YBSX))
+    assert_bit_equal(*runs)
+
+
+@pytest.mark.parametrize("name", ["full", "k26"])
+@pytest.mark.parametrize(("suffix", "dtype", "gate"), [("f64", np.float64, 1e-10), ("f32", np.float32, 2e-4)])
+def test_the_golden_model_comes_out_on_numba(name, suffix, dtype, gate):
+    folder = DATA / "golden" / "hf" / name
+    golden = kdtr.load(folder / "golden.kdtr").tensors
+    target = Target(load_model(folder, dtype), backend="numba")
+    cache = target.new_cache(1)
+    hidden_YTD, rows_YPX = target.read(cache, 0, golden["prompt"]), cache.kv_YBSX[:, 0, : len(golden["prompt"])]
+    logit_NV = target.verify(cache, batch_of([golden_tree(golden)])).logit_BNV[0]
+    for got, expected in (
+        (hidden_YTD, "hidden"),
+        (NUMBA.linear(hidden_YTD[-1], target.weights.lm_head_VD), "logits"),
+        (rows_YPX[:, :, : target.config.kv_lora_rank], "cache_c"),
+        (rows_YPX[:, :, target.config.kv_lora_rank :], "cache_r"),
+        (logit_NV, "tree"),
+    ):
+        np.testing.assert_allclose(got, golden[f"{expected}_{suffix}"], rtol=0, atol=gate, err_msg=expected)
