@@ -20,9 +20,9 @@ SEEDED = Seeded(1.0, seed=7)  # does not loop, as greedy text of so small a mode
 
 
 @lru_cache
-def target(dtype=np.float32, exact=True, context=512, seed=0):
+def target(dtype=np.float32, exact=True, context=512, seed=0, backend="numpy"):
     config = replace(CONFIG, max_position_embeddings=context)
-    return Target(random_weights(config, seed, dtype), exact=exact)
+    return Target(random_weights(config, seed, dtype), backend, exact)
 
 
 def streams(decoding):
