@@ -34,4 +34,5 @@ class LatentCache:
 
     def keep(self, rows: list[int]) -> None:
         """Keep these sequences of the batch, in this order."""
-        self.kv_YBSX, self.length_B = self.kv_YBSX[:, rows], self.length_B[rows]
+        self.kv_YBSX = np.ascontiguousarray(self.kv_YBSX[:, rows])  # a layer must be one block for the kernels
+        self.length_B = self.length_B[rows]

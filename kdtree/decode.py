@@ -14,9 +14,11 @@ from .cache import LatentCache
 from .decode_result import Decoding
 from .decode_stream import Limits, Stream, open_streams
 from .drafters import Drafter
-from .reference.arrays import Float, Index, count, floats
+from .reference.arrays import Float, Index, count, floats, integers
+from .reference.errors import TreeError
 from .reference.transformer import Forward
-from .reference.tree_batch import NO_NODE, TreeBatch
+from .reference.tree_batch import NO_NODE, ROOT, TreeBatch
+from .reference.tree_checks import check_parents, real_slots
 from .sampling import Sampler, greedy
 from .target import Target
 
@@ -74,7 +76,7 @@ def speculative(
         Not asked with budget 0, where None will do.
     prompts : sequence of token sequences, each of 1 or more tokens and at most max_position_embeddings
     budget : int
-        Nodes of a tree below its root.
+        Nodes of a tree below its root. A pass needs O(B N^2) bytes for the mask and O(B N V) for the logits.
     max_new_tokens : int
         New tokens of each sequence: "length" ends it.
     stop_tokens : iterable of int
@@ -96,7 +98,10 @@ def speculative(
     Raises
     ------
     ValueError
-        An argument is out of its range; a drafter returns NaN, +inf or a wrong shape; the target's logits have NaN.
+        An argument is out of its range; a drafter returns NaN, +inf or a wrong shape; the target's logits have NaN; the
+        sampler returns something else than a token a row.
+    TreeError
+        The builder returns another root than the last known token, or no tree.
 
     Invariants
     ----------
@@ -126,7 +131,7 @@ def speculative(
             marginals = draft(active, drafter, budget, target.config.vocab_size, limits)
         with clock.time("build"):
             root_B = np.array([stream.known[-1] for stream in active], np.int32)
-            trees = trimmed(build(root_B, *marginals, budget))
+            trees = trimmed(build(root_B, *marginals, budget), root_B)
         with clock.time("verify"):
             verified = target.verify(cache, trees)
         with clock.time("accept"):
@@ -200,22 +205,35 @@ def propose(stream: Stream, drafter: Drafter, vocab_size: int) -> Float:
     return logprob_LV
 
 
-def trimmed(trees: TreeBatch) -> TreeBatch:
-    """Drop the slots that no tree of the batch uses."""
+def trimmed(trees: TreeBatch, root_B: Index) -> TreeBatch:
+    """Drop the slots that no tree of the batch uses; refuse trees of another root or with wrong depths."""
+    check_parents(trees.parent_BN, trees.node_count_B)
     N = int(trees.node_count_B.max())
-    return TreeBatch._make([*(array_BN[:, :N] for array_BN in trees[:-1]), trees.node_count_B])
+    trees = TreeBatch._make([*(array_BN[:, :N] for array_BN in trees[:-1]), trees.node_count_B])
+    for b in np.flatnonzero(trees.token_BN[:, ROOT] != root_B):
+        got, needed = trees.token_BN[b, ROOT], root_B[b]
+        raise TreeError(f"token_BN: the builder's root is {got} at batch row {b}, needs {needed}")
+    above_BN = np.take_along_axis(trees.depth_BN, np.maximum(trees.parent_BN, ROOT), axis=1) + 1
+    above_BN[:, ROOT] = 0
+    for b, i in np.argwhere(real_slots(trees.node_count_B, N) & (trees.depth_BN != above_BN)):
+        raise TreeError(f"depth_BN: got {trees.depth_BN[b, i]} at batch row {b}, slot {i}; needs {above_BN[b, i]}")
+    return trees
 
 
 def next_tokens(
     streams: list[Stream], trees: TreeBatch, logit_BNV: Float, prefix_len_B: Index, sampler: Sampler
 ) -> Index:
     """Return the target's token after every real slot, and NO_NODE in padded ones."""
-    real_BN = np.arange(trees.token_BN.shape[1]) < trees.node_count_B[:, None]
+    real_BN = real_slots(trees.node_count_B, trees.token_BN.shape[1])
     for b, i in np.argwhere(real_BN & np.isnan(logit_BNV).any(axis=2)):
         raise ValueError(f"target: got NaN among the logits of sequence {streams[b].sequence}, slot {i}")
     position_BN = prefix_len_B[:, None] + trees.depth_BN + 1  # of the token to choose
     token_BN = np.full(real_BN.shape, NO_NODE, np.int32)
-    token_BN[real_BN] = sampler(logit_BNV[real_BN], position_BN[real_BN])
+    chosen_T = integers("sampler", sampler(logit_BNV[real_BN], position_BN[real_BN]))
+    V = logit_BNV.shape[2]
+    if chosen_T.shape != (real_BN.sum(),) or (chosen_T < 0).any() or (chosen_T >= V).any():
+        raise ValueError(f"sampler: got {chosen_T}, needs a token from 0 to {V - 1} for each of {real_BN.sum()} rows")
+    token_BN[real_BN] = chosen_T
     return token_BN
 
 

@@ -2,12 +2,12 @@
 
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from .hf_config import rope
-from .hf_tensors import Tensors, open_tensors, read_json
+from .hf_tensors import Tensors, one_dtype, open_tensors, read_json
 from .hf_values import Json, ModelError, number, one, only, table, whole
 from .reference.drafter_config import DrafterConfig, default_target_layer_ids
 from .reference.drafter_weights import DrafterLayer, DrafterWeights
@@ -24,7 +24,7 @@ NEUTRAL = {"input_embedding_scale": 1, "output_multiplier": 1, "final_logit_soft
 DRAFT_KEYS = ("block_size", "mask_token_id", "target_layer_ids")
 
 
-def load_drafter(folder: str | PathLike[str], dtype: type[np.floating[Any]] = np.float32) -> DrafterWeights:
+def load_drafter(folder: str | PathLike[str], dtype: DTypeLike = np.float32) -> DrafterWeights:
     """Load a drafter as DFlash stores it; the embedding and the lm_head are the target's.
 
     Every tensor that the drafter needs must be there, in float32, bfloat16 or float16, and finite, and no other.
@@ -59,15 +59,14 @@ def load_drafter(folder: str | PathLike[str], dtype: type[np.floating[Any]] = np
     Traceback (most recent call last):
     kdtree.hf_values.ModelError: no/such/folder/config.json: no such file
     """
-    if dtype not in (np.float32, np.float64):
-        raise ModelError(f"dtype: got {dtype!r}, needs np.float32 or np.float64")
+    precision = one_dtype(dtype)
     folder = Path(fspath(folder))
     given = read_json(folder / "config.json")
     try:
         config = parse_drafter_config(given)
     except ModelError as error:
         raise ModelError(f"{folder / 'config.json'}: {error}") from None
-    with open_tensors(folder, dtype) as tensors:
+    with open_tensors(folder, precision) as tensors:
         weights = read_weights(tensors, config)
         for name in sorted(tensors.where.keys() - tensors.taken):
             raise tensors.wrong(name, "is not one that this drafter uses")

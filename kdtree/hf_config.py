@@ -3,8 +3,11 @@
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .hf_values import Json, ModelError, expect, number, one, only, switch, table, whole
 from .reference.config import ModelConfig, Yarn
+from .reference.rope import inverse_frequencies
 
 __all__ = ["HfConfig", "parse_config", "read_config"]
 
@@ -70,9 +73,10 @@ def read_config(config: Json) -> HfConfig:
     tying = text if text.get("tie_word_embeddings") is not None else config
     try:
         model = ModelConfig(**sizes(text), **experts(text), **rope(text))
+        check_rotary(model)
     except ModelError:
         raise
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ModelError(str(error)) from None
     return HfConfig(
         model=model,
@@ -80,6 +84,14 @@ def read_config(config: Json) -> HfConfig:
         int4=quantization is not None,
         mtp_layers=whole(text, "num_nextn_predict_layers", default=1),
     )
+
+
+def check_rotary(model: ModelConfig) -> None:
+    """Raise ValueError or OverflowError unless every number that the rotary settings give is finite."""
+    frequencies = inverse_frequencies(model.qk_rope_head_dim, model.rope_theta, model.yarn)
+    scales = model.attention_scale, model.yarn.rope_scale if model.yarn else 1.0
+    if not np.isfinite([*frequencies, *scales]).all():
+        raise ValueError(f"rope_parameters: got {model.yarn}, needs settings with finite frequencies and scales")
 
 
 def decoder(config: Json) -> Json:

@@ -12,11 +12,22 @@ from numpy.typing import DTypeLike, NDArray
 from .hf_values import Json, ModelError, table
 from .reference.arrays import Float
 
-__all__ = ["Tensors", "open_tensors", "read_json"]
+__all__ = ["Tensors", "one_dtype", "open_tensors", "read_json"]
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 FLOATS = ("F32", "BF16", "F16")
+
+
+def one_dtype(dtype: DTypeLike) -> type[np.floating[Any]]:
+    """Return np.float32 or np.float64, however it is spelt; ModelError for anything else."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        raise ModelError(f"dtype: got {dtype!r}, needs float32 or float64") from None
+    if kind not in (np.float32, np.float64):
+        raise ModelError(f"dtype: got {kind}, needs float32 or float64")
+    return np.float32 if kind == np.float32 else np.float64
 
 
 def read_json(path: Path) -> Json:

@@ -6,6 +6,7 @@ Such a target is deterministic, so speculative decoding gives its very tokens, w
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
+from numbers import Integral
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +16,9 @@ from . import ops
 from .reference.arrays import Float, Index
 
 __all__ = ["Sampler", "Seeded", "greedy", "gumbel_row"]
+
+
+COLDEST = 1e-6  # below it logits / T overflow, and nothing but the largest logit is ever drawn
 
 
 class Sampler(Protocol):
@@ -71,10 +75,11 @@ class Seeded:
     seed: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.temperature < inf:
-            raise ValueError(f"temperature: got {self.temperature}, needs more than 0; for T = 0 take kdtree.greedy")
-        if not 0 <= self.seed < 1 << 64:
-            raise ValueError(f"seed: got {self.seed}, needs 0 to 2**64 - 1")
+        if not COLDEST <= self.temperature < inf:
+            needs = f"{COLDEST} or more, and finite; for T = 0 take kdtree.greedy"
+            raise ValueError(f"temperature: got {self.temperature}, needs {needs}")
+        if not isinstance(self.seed, Integral) or not 0 <= self.seed < 1 << 64:
+            raise ValueError(f"seed: got {self.seed!r}, needs a whole number from 0 to 2**64 - 1")
 
     def __call__(self, logit_TV: Float, position_T: Index, /) -> Index:
         """Return the token of each row."""

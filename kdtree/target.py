@@ -10,6 +10,7 @@ from .reference import model_ops
 from .reference.arrays import Float, Index
 from .reference.transformer import Forward, forward
 from .reference.tree_batch import TreeBatch
+from .reference.tree_checks import real_slots
 from .reference.weights import Weights
 
 __all__ = ["Target", "model_namespace"]
@@ -56,7 +57,7 @@ class Target:
             A real slot's position, length + depth, is not below max_position_embeddings.
         """
         position_BN = cache.length_B[:, None] + trees.depth_BN
-        real_BN = np.arange(trees.token_BN.shape[1]) < trees.node_count_B[:, None]
+        real_BN = real_slots(trees.node_count_B, trees.token_BN.shape[1])
         limit = self.config.max_position_embeddings
         for b, i in np.argwhere(real_BN & (position_BN >= limit)):
             raise ValueError(f"position: got {position_BN[b, i]} at batch row {b}, slot {i}; needs less than {limit}")

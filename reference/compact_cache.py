@@ -3,7 +3,7 @@
 import numpy as np
 
 from .arrays import Float, Index, integers, sizes
-from .errors import TreeError
+from .errors import ShapeError, TreeError
 from .tree_batch import ROOT
 
 __all__ = ["compact_cache"]
@@ -48,8 +48,10 @@ def compact_cache(kv_YBSX: Float, prefix_len_B: Index, path_BN: Index, accept_le
     for b, (P, length) in enumerate(zip(prefix_len_B.tolist(), accept_len_B.tolist(), strict=True)):
         if not 0 <= length <= size["N"]:
             raise TreeError(f"accept_len_B: got {length} at batch row {b}, needs 0 to N = {size['N']}")
+        if not 0 <= P <= size["S"]:
+            raise ShapeError(f"prefix_len_B: got {P} at batch row {b}, needs 0 to S = {size['S']}")
         path = path_BN[b, :length]
-        if length and (path[0] != ROOT or (np.diff(path) <= 0).any() or P < 0 or P + path[-1] >= size["S"]):
+        if length and (path[0] != ROOT or (np.diff(path) <= 0).any() or P + path[-1] >= size["S"]):
             raise TreeError(
                 f"path_BN: got {path.tolist()} at batch row {b}, needs slots that ascend from 0 within the cache"
             )

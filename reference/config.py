@@ -82,6 +82,20 @@ class ModelConfig:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: got {getattr(self, name)}, needs 1 or more")
+        at_least_0 = (
+            "first_k_dense_replace",
+            "intermediate_size",
+            "moe_intermediate_size",
+            "n_shared_experts",
+            "rms_norm_eps",
+        )
+        for name in at_least_0:
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: got {getattr(self, name)}, needs 0 or more")
+        if self.q_lora_rank is not None and self.q_lora_rank < 1:
+            raise ValueError(f"q_lora_rank: got {self.q_lora_rank}, needs 1 or more, or None")
+        if not self.rope_theta > 0:
+            raise ValueError(f"rope_theta: got {self.rope_theta}, needs more than 0")
         if self.qk_rope_head_dim % 2:
             raise ValueError(f"qk_rope_head_dim: got {self.qk_rope_head_dim}, needs an even number: pairs are rotated")
         if self.scoring_func not in ("sigmoid", "softmax"):

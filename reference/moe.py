@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .arrays import Float, Index, sizes
+from .arrays import Float, Index, integers, sizes
 from .linear import linear
 from .swiglu import swiglu
 
@@ -42,6 +42,7 @@ def moe(x_TD: Float, expert_TK: Index, weight_TK: Float, gate_EFD: Float, up_EFD
     - with identity experts it scales its input (test_identity_experts_scale_the_input)
     """
     sizes(x_TD=x_TD, expert_TK=expert_TK, weight_TK=weight_TK, gate_EFD=gate_EFD, up_EFD=up_EFD, down_EDF=down_EDF)
+    expert_TK = integers("expert_TK", expert_TK)
     check_experts(expert_TK, len(gate_EFD))
     y_TD = np.zeros_like(x_TD)
     for e in np.unique(expert_TK):
@@ -52,6 +53,9 @@ def moe(x_TD: Float, expert_TK: Index, weight_TK: Float, gate_EFD: Float, up_EFD
 
 
 def check_experts(expert_TK: Index, E: int) -> None:
-    """Raise ValueError unless every entry names an expert."""
+    """Raise ValueError unless every entry names an expert, and no row names one twice."""
     for t, k in np.argwhere((expert_TK < 0) | (expert_TK >= E)):
         raise ValueError(f"expert_TK: got {expert_TK[t, k]} at row {t}, needs 0 to {E - 1}")
+    sorted_TK = np.sort(expert_TK, axis=1)
+    for t in np.flatnonzero((sorted_TK[:, 1:] == sorted_TK[:, :-1]).any(axis=1)):
+        raise ValueError(f"expert_TK: got {expert_TK[t].tolist()} at row {t}, needs each expert at most once")

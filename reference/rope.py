@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from .arrays import Float, Index, sizes
 from .config import Yarn
+from .errors import ShapeError
 
 __all__ = ["inverse_frequencies", "rope"]
 
@@ -45,6 +46,8 @@ def rope(x_THR: Float, position_T: Index, inv_freq_J: NDArray[np.float64], scale
     -0.841471
     """
     R = sizes(x_THR=x_THR, position_T=position_T, inv_freq_J=inv_freq_J)["R"]
+    if 2 * len(inv_freq_J) != R:
+        raise ShapeError(f"inv_freq_J: got {len(inv_freq_J)} frequencies, needs R / 2 for R = {R}")
     angle_TJ = position_T[:, None].astype(np.float64) * inv_freq_J
     cos_T1J = (np.cos(angle_TJ) * scale).astype(x_THR.dtype)[:, None]
     sin_T1J = (np.sin(angle_TJ) * scale).astype(x_THR.dtype)[:, None]

@@ -52,6 +52,13 @@ def route(
     Routing
         Ties go to the lower index: of groups, and of experts.
 
+    Raises
+    ------
+    ShapeError
+        A shape does not fit the argument's name.
+    ValueError
+        A logit is NaN, there is no such scoring, the groups do not divide the experts, or top_k is more than stay.
+
     Source
     ------
     DeepSeek-V3 (arXiv 2412.19437) and transformers 5.24.
@@ -66,7 +73,17 @@ def route(
     >>> route(np.zeros((1, 2)), np.array([0.0, 10.0]), 2, 1, 1, True, 1.0, "sigmoid")
     Routing(expert_TK=array([[1, 0]], dtype=int32), weight_TK=array([[0.5, 0.5]]))
     """
-    sizes(logit_TE=logit_TE, bias_E=bias_E)
+    E = sizes(logit_TE=logit_TE, bias_E=bias_E)["E"]
+    if scoring not in ("sigmoid", "softmax"):
+        raise ValueError(f"scoring: got {scoring!r}, needs 'sigmoid' or 'softmax'")
+    if scoring == "sigmoid" and not (1 <= topk_group <= n_group and E % n_group == 0):
+        needs = f"a divisor of E = {E}, and 1 to n_group"
+        raise ValueError(f"n_group, topk_group: got {n_group} and {topk_group}, needs {needs}")
+    most = E if scoring == "softmax" else E // n_group * topk_group
+    if not 0 <= top_k <= most:
+        raise ValueError(f"top_k: got {top_k}, needs 0 to {most}")
+    for t in np.flatnonzero(np.isnan(logit_TE).any(axis=1)):
+        raise ValueError(f"logit_TE: got NaN at row {t}, needs numbers")
     if scoring == "softmax":
         exp_TE = np.exp(logit_TE - logit_TE.max(axis=1, keepdims=True))
         score_TE = choice_TE = exp_TE / exp_TE.sum(axis=1, keepdims=True)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arrays import Float, Index, sizes
+from .arrays import Float, Index, count, sizes
 
 __all__ = ["TopK", "top_k"]
 
@@ -32,7 +32,7 @@ def top_k(logit_TV: Float, k: int) -> TopK:
     Raises
     ------
     ValueError
-        A logit is NaN or +inf, or a row has no finite one.
+        A logit is NaN or +inf, a row has no finite one, or k is negative.
 
     Examples
     --------
@@ -40,6 +40,7 @@ def top_k(logit_TV: Float, k: int) -> TopK:
     array([[2, 4]], dtype=int32)
     """
     sizes(logit_TV=logit_TV)
+    k = count("k", k)
     peak_T1 = logit_TV.max(axis=1, keepdims=True, initial=-np.inf)
     for t in np.flatnonzero(~np.isfinite(peak_T1[:, 0])):
         raise ValueError(f"logit_TV: got {peak_T1[t, 0]} as the largest of row {t}, needs a finite number")

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import model_ops
-from .arrays import Bool, Float, Index
+from .arrays import Bool, Float, Index, sizes
 from .config import ModelConfig
+from .errors import ShapeError
 from .rope import inverse_frequencies
 from .tree_checks import real_slots
 from .weights import Attention, Mlp, Moe, Weights
@@ -78,7 +79,7 @@ def forward(
     token_BN, position_BN : int, shape (B, N)
         Tokens and absolute positions: prefix length + depth.
     visible_BNN : bool, shape (B, N, N)
-        Which slots each slot sees, itself included.
+        Which slots each slot sees: itself, and of earlier slots its ancestors.
     node_count_B : int, shape (B,)
         Real slots, 1..N.
     exact : bool
@@ -91,12 +92,22 @@ def forward(
     -------
     Forward
 
+    Raises
+    ------
+    ShapeError
+        Shapes disagree, or the cache is too short for prefix and slots; nothing is written then.
+    TreeError
+        A node count is out of range.
+    ValueError
+        A token is not in the vocabulary.
+
     Invariants
     ----------
     - it computes what Hugging Face computes (test_the_golden_model_comes_out)
     - exact slots are plain decoding, bit for bit (test_exact_slots_equal_plain_decoding_bit_for_bit)
     - batched and exact agree to rounding (test_batched_and_exact_agree_to_rounding)
     """
+    check_pass(kv_YBSX, prefix_len_B, token_BN, position_BN, visible_BNN, node_count_B)
     if exact:
         return slot_by_slot(weights, kv_YBSX, prefix_len_B, token_BN, position_BN, visible_BNN, node_count_B, ops)
     batch_T, slot_T = np.nonzero(real_slots(node_count_B, token_BN.shape[1]))
@@ -113,6 +124,25 @@ def forward(
     hidden[-1] = ops.rms_norm(x_TD, weights.norm, config.rms_norm_eps)
     logit_TV = ops.linear(hidden[-1], weights.lm_head_VD)
     return Forward(slots.spread(logit_TV), np.stack([slots.spread(h_TD) for h_TD in hidden]))
+
+
+def check_pass(
+    kv_YBSX: Float, prefix_len_B: Index, token_BN: Index, position_BN: Index, visible_BNN: Bool, node_count_B: Index
+) -> None:
+    """Raise ShapeError or TreeError before anything is written."""
+    size = sizes(
+        token_BN=token_BN,
+        position_BN=position_BN,
+        visible_BNN=visible_BNN,
+        node_count_B=node_count_B,
+        prefix_len_B=prefix_len_B,
+        kv_YBSX=kv_YBSX,
+    )
+    S = size["S"]
+    real_slots(node_count_B, size["N"])
+    for b, (P, n) in enumerate(zip(prefix_len_B.tolist(), node_count_B.tolist(), strict=True)):
+        if not 0 <= P <= S - n:
+            raise ShapeError(f"kv_YBSX: got {S} rows at batch row {b}, needs prefix_len + node_count = {P} + {n}")
 
 
 def attention(w: Attention, config: ModelConfig, x_TD: Float, kv_BSX: Float, slots: Slots, ops: Any) -> Float:

@@ -7,7 +7,7 @@ from .arrays import Bool, Index, integers, sizes
 from .errors import TreeError
 from .tree_batch import NO_NODE, ROOT
 
-__all__ = ["as_parents", "check_links", "check_parents"]
+__all__ = ["as_parents", "check_links", "check_parents", "real_slots"]
 
 
 def as_parents(parent_BN: ArrayLike, node_count_B: ArrayLike) -> tuple[Index, Index]:

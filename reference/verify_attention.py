@@ -44,7 +44,8 @@ def verify_attention(
     visible_BNN : bool, shape (B, N, N)
         Which slots each slot sees.
     node_count_B : int, shape (B,)
-        Real slots, 1..N. What lies in padded slots, NaN included, reaches no real one.
+        Real slots, 1..N. What lies in padded slots, NaN included, reaches no real one. NaN in a real slot's row may
+        reach slots that do not see it: 0 times NaN is NaN.
     scale : float
         (nope + rope)^-0.5 times YaRN's correction.
 

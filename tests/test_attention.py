@@ -135,3 +135,16 @@ def test_bad_arguments_of_attention_are_refused(name, value, error, message):
     ops.verify_attention(**good)
     with pytest.raises(error, match=message):
         ops.verify_attention(**{**good, name: value})
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("slots", [1, 2, 3])
+@pytest.mark.parametrize("prefix", [0, 1, 63, 64, 65, 16384, 32768, 65536])
+def test_a_long_prefix_of_equal_latents_averages_to_them(backend, slots, prefix):
+    """A mean of equal float32 numbers: partial sums over a long prefix must not lose them."""
+    kv = np.full((1, prefix + slots, 4), np.pi, np.float32)
+    query = np.zeros((1, slots, 2, 2), np.float32)
+    place = np.array([prefix], np.int32), np.tri(slots, dtype=bool)[None], np.array([slots], np.int32)
+    latent, lse = ops.verify_attention.on(backend)(query, query, kv, *place, 1.0)
+    np.testing.assert_allclose(latent, np.float32(np.pi), rtol=1e-5)
+    np.testing.assert_allclose(lse[0, :, 0], np.log(prefix + 1 + np.arange(slots)), rtol=1e-6, atol=1e-6)

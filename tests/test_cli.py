@@ -175,6 +175,7 @@ BAD = [
     (["demo", "--prompt", "257"], "--prompt: got '257'"),
     (["demo", "--temperature", "-1"], "temperature: got -1.0"),
     (["demo", "no-model"], "no-model"),
+    (["demo", "--budget", "100000"], "--budget: got 100000, needs at most 4096"),
     (["demo", "--drafter", "no-drafter"], "no-drafter"),
     (["grow"], "No such command 'grow'"),
 ]

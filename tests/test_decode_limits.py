@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_fixtures import random_weights
 
+from kdtree import TreeError, ops
 from kdtree.decode import autoregressive, speculative
 from kdtree.drafters.prompt_lookup import PromptLookup
 from kdtree.target import Target
@@ -255,3 +256,27 @@ def test_prompts_that_cannot_be_read_are_refused(prompts, message):
 def test_arguments_out_of_range_are_refused_by_name(changes, message):
     with pytest.raises(ValueError, match=message):
         speculative(target(), None, [[1]], **({"budget": 0, "max_new_tokens": 1} | changes))
+
+
+def other_root(root_B, lp, token, budget):
+    return ops.tree_build(root_B + 1, lp, token, budget)
+
+
+def no_depths(*inputs):
+    trees = ops.tree_build(*inputs)
+    return trees._replace(depth_BN=0 * trees.depth_BN)
+
+
+@pytest.mark.parametrize(
+    ("builder", "message"), [(other_root, "the builder's root is"), (no_depths, "depth_BN: got 0")]
+)
+def test_a_builder_that_would_change_the_text_is_refused(builder, message):
+    lookup = PromptLookup(draft_len=3, vocab_size=V)
+    with pytest.raises(TreeError, match=message):
+        speculative(target(), lookup, [TEXT], budget=4, max_new_tokens=8, builder=builder)
+
+
+@pytest.mark.parametrize("answer", [[-1], [V], [1.7], [1, 2]])
+def test_a_sampler_must_return_a_token_a_row(answer):
+    with pytest.raises(ValueError, match="sampler: got"):
+        autoregressive(target(), [TEXT], max_new_tokens=2, sampler=lambda logits, positions: np.array(answer))

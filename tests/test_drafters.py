@@ -124,3 +124,8 @@ def test_adversaries_keep_to_the_protocol_and_repeat_themselves(name):
     assert rows.shape == (3, 7)
     assert not np.isnan(rows).any()
     np.testing.assert_array_equal(rows, ask(drafter, [1, 2, 3]))
+
+
+def test_a_text_beyond_the_vocabulary_of_the_lookup_is_refused():
+    with pytest.raises(ValueError, match="vocab_size: got 10, needs more than token 50"):
+        PromptLookup(draft_len=2, vocab_size=10).propose(np.array([50, 1, 50]), np.zeros((0, 0, 0)))

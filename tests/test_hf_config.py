@@ -195,3 +195,10 @@ def test_quantised_activations_and_another_format_are_refused(key):
 def test_the_supported_quantisation_is_seen():
     assert read_config(hf_config(tiny_config(), int4=True)).int4
     assert not read_config(hf_config(tiny_config())).int4
+
+
+@pytest.mark.parametrize("extreme", [{"beta_fast": 1e-320}, {"mscale_all_dim": 1e200}])
+def test_rotary_settings_that_overflow_are_refused(extreme):
+    config = hf_config(tiny_config())
+    with pytest.raises(ModelError):
+        parse_config({**config, "rope_parameters": {**config["rope_parameters"], **extreme}})

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from model_fixtures import tiny_config
 from strategies import parent_batches
 
-from kdtree import TreeError, ops
+from kdtree import ShapeError, TreeError, ops
 from kdtree.reference.config import Yarn
 from kdtree.reference.rope import inverse_frequencies
 
@@ -194,6 +194,10 @@ def test_an_odd_rope_dimension_is_refused_when_the_config_is_made(odd):
     ("changes", "message"),
     [
         ({"hidden_size": 0}, "hidden_size: got 0"),
+        ({"n_shared_experts": -1}, "n_shared_experts: got -1"),
+        ({"rms_norm_eps": -1e-5}, "rms_norm_eps: got -1e-05"),
+        ({"q_lora_rank": 0}, "q_lora_rank: got 0"),
+        ({"rope_theta": 0.0}, "rope_theta: got 0.0"),
         ({"scoring_func": "relu"}, "scoring_func: got 'relu'"),
         ({"num_experts_per_tok": 9}, "num_experts_per_tok: got 9, needs 1 to n_routed_experts = 8"),
         ({"n_group": 3}, "n_group: got 3, needs a divisor of 8"),
@@ -205,3 +209,50 @@ def test_an_odd_rope_dimension_is_refused_when_the_config_is_made(odd):
 def test_a_config_that_cannot_be_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         tiny_config(**changes)
+
+
+LOGITS = np.zeros((1, 4))
+
+
+@pytest.mark.parametrize(
+    ("refused", "error", "message"),
+    [
+        (lambda: ops.top_k(LOGITS, -1), ValueError, "k: got -1"),
+        (lambda: ops.embed(np.array([True, False]), np.zeros((3, 2))), ShapeError, "token_T: got dtype bool"),
+        (
+            lambda: ops.rope(np.zeros((1, 1, 3)), np.array([0]), np.ones(1), 1.0, True),
+            ShapeError,
+            "needs R / 2 for R = 3",
+        ),
+        (lambda: ops.route(LOGITS, np.zeros(4), 2, 1, 1, True, 1.0, "Softmax"), ValueError, "scoring: got 'Softmax'"),
+        (
+            lambda: ops.route(LOGITS, np.zeros(4), 3, 2, 1, True, 1.0, "sigmoid"),
+            ValueError,
+            "top_k: got 3, needs 0 to 2",
+        ),
+        (
+            lambda: ops.route(LOGITS, np.zeros(4), 2, 3, 1, True, 1.0, "sigmoid"),
+            ValueError,
+            "n_group, topk_group: got 3",
+        ),
+        (
+            lambda: ops.route(LOGITS * np.nan, np.zeros(4), 2, 1, 1, True, 1.0, "sigmoid"),
+            ValueError,
+            "got NaN at row 0",
+        ),
+    ],
+)
+def test_nonsense_is_refused_by_name(refused, error, message):
+    with pytest.raises(error, match=message):
+        refused()
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize(
+    ("experts", "error"),
+    [([[0, 2]], ValueError), ([[0, -1]], ValueError), ([[1, 1]], ValueError), ([[0.0, 1.0]], ShapeError)],
+)
+def test_experts_that_are_none_are_refused_alike_on_every_backend(backend, experts, error):
+    matrices = np.zeros((2, 3, 4)), np.zeros((2, 3, 4)), np.zeros((2, 4, 3))
+    with pytest.raises(error, match="expert_TK: got .*needs "):
+        ops.moe.on(backend)(np.zeros((1, 4)), np.array(experts), np.ones((1, 2)), *matrices)

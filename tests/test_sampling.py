@@ -91,13 +91,13 @@ def test_nan_is_no_token(sampler):
         sampler(np.array([[0.0, 1.0], [np.nan, 0.0]]), np.array([0, 1]))
 
 
-@pytest.mark.parametrize("temperature", [0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("temperature", [0, -1.0, 5e-309, np.nan, np.inf])
 def test_a_temperature_that_is_not_positive_is_refused(temperature):
     with pytest.raises(ValueError, match=r"temperature: got .*; for T = 0 take kdtree\.greedy"):
         Seeded(temperature, 0)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64])
+@pytest.mark.parametrize("seed", [-1, 1.5, 2**64])
 def test_a_seed_out_of_range_is_refused(seed):
     with pytest.raises(ValueError, match="seed: got"):
         Seeded(1.0, seed)

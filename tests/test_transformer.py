@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from model_fixtures import random_weights, tiny_config
 from strategies import parent_lists
 
-from kdtree import DraftTree, TreeBatch
+from kdtree import DraftTree, ShapeError, TreeBatch, TreeError
 from kdtree.reference.config import Yarn
+from kdtree.reference.transformer import forward
 from kdtree.target import Target
 
 VARIANTS = {
@@ -162,8 +163,37 @@ def test_a_cache_grows_and_keeps_its_rows():
     np.testing.assert_array_equal(cache.kv_YBSX[:, 0, :30], rows)
     cache.keep([1])
     assert cache.length_B.tolist() == [20]
+    assert cache.kv_YBSX.flags.c_contiguous  # or every pass would copy it
 
 
 def test_a_row_of_the_cache_has_576_numbers_at_the_size_of_k26():
     config = tiny_config(kv_lora_rank=512, qk_rope_head_dim=64)
     assert Target(random_weights(config)).new_cache(1).kv_YBSX.shape[3] == 576
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("prefix_len_B", [-1], "kv_YBSX: got 4 rows at batch row 0, needs prefix_len [+] node_count = -1 [+] 2"),
+        ("prefix_len_B", [3], "needs prefix_len [+] node_count = 3 [+] 2"),
+        ("position_BN", [[0]], "position_BN: got shape"),
+        ("visible_BNN", np.ones((1, 3, 3), bool), "visible_BNN: got shape"),
+        ("node_count_B", [3], "node_count_B: got 3"),
+    ],
+)
+def test_a_pass_is_refused_before_anything_is_written(exact, name, value, message):
+    weights = random_weights()
+    width = weights.config.kv_lora_rank + weights.config.qk_rope_head_dim
+    kv_YBSX = np.full((3, 1, 4, width), 7, np.float32)
+    good = {
+        "prefix_len_B": np.array([2], np.int32),
+        "token_BN": np.array([[1, 2]], np.int32),
+        "position_BN": np.array([[2, 3]], np.int32),
+        "visible_BNN": np.tri(2, dtype=bool)[None],
+        "node_count_B": np.array([2], np.int32),
+    }
+    with pytest.raises((ShapeError, TreeError), match=message):
+        forward(weights, kv_YBSX, **{**good, name: np.array(value)}, exact=exact)
+    assert (kv_YBSX == 7).all()
+    forward(weights, kv_YBSX, **good, exact=exact)

@@ -25,6 +25,8 @@ __all__ = ["demo"]
 SHIPPED = Path(str(files("kdtree"))) / "data" / "golden" / "hf" / "k26"
 PROMPT_LEN = 16
 DRAFT_LEN, ERROR_RATE = 7, 0.2  # of the oracle
+MOST = 4096  # nodes
+SHOWN = 24  # tokens
 
 
 def demo(
@@ -44,12 +46,15 @@ def demo(
     ] = 0,
 ) -> None:
     """Decode one prompt plainly and with trees, and compare tokens, target passes and time."""
+    if budget > MOST:
+        raise ValueError(f"--budget: got {budget}, needs at most {MOST}: a pass holds a mask of budget x budget")
     sampler = Seeded(temperature, seed) if temperature else greedy
     weights = load_model(model or SHIPPED)
     learned = BlockDiffusion(load_drafter(drafter), weights) if drafter else None
     target = Target(weights, backend="numba")
     tokens = parse_prompt(prompt, weights.config.vocab_size, seed)
     typer.echo(f"model    {model or 'a tiny one with random weights: what it writes means nothing'}")
+    warm_up(target, tokens)
     with_progress = progress_of(max_new_tokens)
     plain = with_progress("plain", lambda on_round: autoregressive(
         target, [tokens], max_new_tokens=max_new_tokens, sampler=sampler, on_round=on_round
@@ -62,6 +67,12 @@ def demo(
     print_comparison(plain, fast, budget)
     if plain.sequences[0].tokens != fast.sequences[0].tokens:
         raise typer.Exit(1)
+
+
+def warm_up(target: Target, tokens: list[int]) -> None:
+    """Decode two tokens with each way, so that neither is timed while it compiles."""
+    nobody = Oracle([tokens], [[]], draft_len=1, vocab_size=target.config.vocab_size)
+    speculative(target, nobody, [tokens], budget=1, max_new_tokens=2)
 
 
 def parse_prompt(text: str, vocab_size: int, seed: int) -> list[int]:
@@ -114,5 +125,6 @@ def print_comparison(plain: Decoding, fast: Decoding, budget: int) -> None:
     typer.echo(f"accepted lengths  {' '.join(map(str, fast.sequences[0].accept_lens))}")
     shares = {stage: seconds / sum(fast.seconds.values()) for stage, seconds in fast.seconds.items()}
     typer.echo(f"ddtree's time     {', '.join(f'{stage} {share:.0%}' for stage, share in shares.items())}")
-    typer.echo(f"tokens            {' '.join(map(str, fast.sequences[0].tokens[:24]))} ...")
+    tokens = fast.sequences[0].tokens
+    typer.echo(f"tokens            {' '.join(map(str, tokens[:SHOWN]))}{' ...' * (len(tokens) > SHOWN)}")
     typer.echo(f"identical: {'yes' if plain.sequences[0].tokens == fast.sequences[0].tokens else 'no'}")

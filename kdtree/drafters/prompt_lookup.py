@@ -52,6 +52,8 @@ class PromptLookup:
     def propose(self, token_T: Index, new_hidden_YTD: Float) -> Float:
         """Return the log-probs of what followed the matches."""
         V = self.vocab_size
+        if token_T.max(initial=0) >= V:
+            raise ValueError(f"vocab_size: got {V}, needs more than token {token_T.max()} of the text")
         follow_M = self.after_matches(token_T)
         row_LV = np.empty((self.draft_len, V), np.float32)
         for depth in range(self.draft_len):

@@ -227,19 +227,30 @@ def multiply(x_JI, weight_EOI, matrix_J, y_JO):
 
 @device
 def mix(weight_GJK, row_GK, count_G, value_RX, y_GJC):
-    """Add to y tile by tile, each for all weights."""
+    """Add to y block by block of TILE tiles of TILE rows, so that rounding grows slowly over a long prefix."""
+    K = weight_GJK.shape[2]
+    block_GJC = np.empty_like(y_GJC)
+    for first in range(0, K, TILE * TILE):
+        block_GJC[:] = 0
+        for k in range(first, min(first + TILE * TILE, K), TILE):
+            mix_tile(weight_GJK, row_GK, count_G, value_RX, k, block_GJC)
+        y_GJC += block_GJC
+
+
+@device
+def mix_tile(weight_GJK, row_GK, count_G, value_RX, k, y_GJC):
+    """Add rows k to k + TILE of each list to y, for all weights."""
     G, J, K = weight_GJK.shape
     C, X = y_GJC.shape[2], value_RX.shape[1]
-    for k in range(0, K, TILE):
-        for g in range(G):
-            count = min(count_G[g] - k, TILE)
-            for j in range(J if count > 0 else 0):
-                w_at, row_at, y_at = (g * J + j) * K + k, g * K + k, (g * J + j) * C
-                for c in range(0, C, LANES * LANES):
-                    if C - c >= LANES * LANES:
-                        mix_whole(weight_GJK, w_at, row_GK, row_at, count, value_RX, c, X, y_GJC, y_at + c, C - c)
-                    else:
-                        mix_part(weight_GJK, w_at, row_GK, row_at, count, value_RX, c, X, y_GJC, y_at + c, C - c)
+    for g in range(G):
+        count = min(count_G[g] - k, TILE)
+        for j in range(J if count > 0 else 0):
+            w_at, row_at, y_at = (g * J + j) * K + k, g * K + k, (g * J + j) * C
+            for c in range(0, C, LANES * LANES):
+                if C - c >= LANES * LANES:
+                    mix_whole(weight_GJK, w_at, row_GK, row_at, count, value_RX, c, X, y_GJC, y_at + c, C - c)
+                else:
+                    mix_part(weight_GJK, w_at, row_GK, row_at, count, value_RX, c, X, y_GJC, y_at + c, C - c)
 
 
 @kernel(void, inp(float32, 2), inp(float32, 3), inp(int32, 1), out(float32, 2))

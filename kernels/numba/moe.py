@@ -21,20 +21,21 @@ def moe(x_TD: Float, expert_TK: Index, weight_TK: Float, gate_EFD: Float, up_EFD
     x, weight, gate, up, down = one_precision(
         x_TD=x_TD, weight_TK=weight_TK, gate_EFD=gate_EFD, up_EFD=up_EFD, down_EDF=down_EDF
     )
+    expert_TK = integers("expert_TK", expert_TK)
     check_experts(expert_TK, size["E"])
-    expert_P = integers("expert_TK", expert_TK).ravel()
+    expert_P = expert_TK.ravel()
     pair_J = np.argsort(expert_P, kind="stable")
     expert_J, row_J = expert_P[pair_J], pair_J // max(size["K"], 1)
     x_JD = x[row_J]
     inner_JF = swiglu(products(x_JD, gate, expert_J), products(x_JD, up, expert_J))
     y_TD = np.zeros_like(x)
-    mix = mix_float32 if x.dtype == np.float32 else mix_float64
-    mix(products(inner_JF, down, expert_J), row_J, weight.ravel()[pair_J], y_TD)
+    scatter_add = scatter_float32 if x.dtype == np.float32 else scatter_float64
+    scatter_add(products(inner_JF, down, expert_J), row_J, weight.ravel()[pair_J], y_TD)
     return y_TD
 
 
 @device
-def mix(y_JD, row_J, weight_J, y_TD):
+def scatter(y_JD, row_J, weight_J, y_TD):
     """Add outputs of experts to their rows, in the order of experts."""
     for j in range(len(row_J)):
         for d in range(y_JD.shape[1]):
@@ -42,12 +43,12 @@ def mix(y_JD, row_J, weight_J, y_TD):
 
 
 @kernel(void, inp(float32, 2), inp(int64, 1), inp(float32, 1), out(float32, 2))
-def mix_float32(y_JD, row_J, weight_J, y_TD):
-    """Mix in float32."""
-    mix(y_JD, row_J, weight_J, y_TD)
+def scatter_float32(y_JD, row_J, weight_J, y_TD):
+    """Scatter in float32."""
+    scatter(y_JD, row_J, weight_J, y_TD)
 
 
 @kernel(void, inp(float64, 2), inp(int64, 1), inp(float64, 1), out(float64, 2))
-def mix_float64(y_JD, row_J, weight_J, y_TD):
-    """Mix in float64."""
-    mix(y_JD, row_J, weight_J, y_TD)
+def scatter_float64(y_JD, row_J, weight_J, y_TD):
+    """Scatter in float64."""
+    scatter(y_JD, row_J, weight_J, y_TD)
