@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kdtree.kdtr import KdtrError, save
 
-__all__ = ["convert"]
+__all__ = ["convert", "read_tensors"]
 
 _WIDER = {"int16": "int32", "uint16": "int32", "uint32": "int64"}
 _SAFETENSORS = {
@@ -85,23 +85,9 @@ def convert(
     array([0, 1, 1], dtype=int32)
     """
     source, destination = Path(source), Path(destination)
-    read = {".npz": _read_npz, ".safetensors": _read_safetensors}.get(source.suffix)
-    if read is None:
-        raise KdtrError(f"{source}: the name must end in .npz or .safetensors")
     if destination.suffix != ".kdtr":
         raise KdtrError(f"{destination}: the name must end in .kdtr")
-    if source.exists() and not source.is_file():
-        raise KdtrError(f"{source}: a regular file is needed")
-    # A missing or unreadable file is an OSError here; whatever the parsers raise after this is about its bytes.
-    source.open("rb").close()
-    try:
-        tensors, metadata = read(source)
-    except KdtrError as error:
-        raise KdtrError(f"{source}: {error}") from None
-    # Both parsers raise many classes on hostile bytes: zipfile, zlib, tokenize, SafetensorError, MemoryError and more.
-    except Exception as error:
-        raise KdtrError(f"{source}: not a readable {source.suffix} file: {error}") from error
-
+    tensors, metadata = read_tensors(source)
     widened = {}
     for name, array in tensors.items():
         if (narrow := array.dtype.name) in _WIDER:
@@ -115,6 +101,24 @@ def convert(
     except KdtrError as error:
         raise KdtrError(f"{source}: {error}") from None
     return widened
+
+
+def read_tensors(source: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Return the arrays and the metadata of an .npz or .safetensors file; KdtrError if it is malformed."""
+    read = {".npz": _read_npz, ".safetensors": _read_safetensors}.get(source.suffix)
+    if read is None:
+        raise KdtrError(f"{source}: the name must end in .npz or .safetensors")
+    if source.exists() and not source.is_file():
+        raise KdtrError(f"{source}: a regular file is needed")
+    # A missing or unreadable file is an OSError here; whatever the parsers raise after this is about its bytes.
+    source.open("rb").close()
+    try:
+        return read(source)
+    except KdtrError as error:
+        raise KdtrError(f"{source}: {error}") from None
+    # Both parsers raise many classes on hostile bytes: zipfile, zlib, tokenize, SafetensorError, MemoryError and more.
+    except Exception as error:
+        raise KdtrError(f"{source}: not a readable {source.suffix} file: {error}") from error
 
 
 def _read_npz(source: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

@@ -6,12 +6,13 @@ from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import kdtr
+from .convert import read_tensors
+from .kdtr import KdtrError
 from .reference.arrays import Float, Index, floats, integers
 from .reference.errors import ShapeError
 
@@ -103,11 +104,16 @@ class Trace:
         path = Path(path)
         metadata: Mapping[str, str] = {}
         if path.suffix == ".npz":
-            arrays = read_npz(path)
+            try:
+                arrays, _ = read_tensors(path)
+            except KdtrError as error:
+                raise TraceError(str(error)) from None
         elif path.suffix == ".kdtr":
             arrays, metadata = kdtr.load(path)
         else:
             raise TraceError(f"{path}: got suffix {path.suffix!r}, needs .kdtr or .npz")
+        if metadata.get("schema", SCHEMA) != SCHEMA:
+            raise TraceError(f"{path}: got schema {metadata['schema']!r}, needs {SCHEMA!r}")
         names = [field.name for field in fields(cls) if field.name != "metadata"]
         missing = [name for name in names[:4] if name not in arrays]
         unknown = [name for name in arrays if name not in names]
@@ -191,9 +197,12 @@ class Trace:
         for name, most in (("prompt_len", self.prompt.shape[1]), ("anchor_count", T)):
             for s in np.flatnonzero((getattr(self, name) < 0) | (getattr(self, name) > most)):
                 raise TraceError(f"{name}: got {getattr(self, name)[s]} at sequence {s}, needs 0 to {most}")
+        for key, value in self.metadata.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise TraceError(f"metadata: got {key!r}: {value!r}, needs strings")
         stated = self.metadata.get("vocab_size", "1")
-        if not stated.isdecimal() or int(stated) < 1:
-            raise TraceError(f"metadata vocab_size: got {stated!r}, needs a number from 1")
+        if not stated.isdecimal() or len(stated) > 10 or int(stated) < 1:
+            raise TraceError(f"metadata vocab_size: got {stated[:20]!r}, needs a number from 1 to 9999999999")
 
     def _check_ids(self, name: str, ids: Index, s: int) -> None:
         limit = self.vocab_size or np.iinfo(np.int32).max + 1
@@ -203,26 +212,35 @@ class Trace:
 
     def _check_rows(self, s: int) -> None:
         lp_TLK = self.topk_log_probs[s, : self.anchor_count[s]]
-        ids_TLK = np.sort(np.where(lp_TLK > -np.inf, self.topk_ids[s, : self.anchor_count[s]], -1 - np.arange(self.K)))
+        unlisted = -1 - np.arange(self.K)  # what stands behind -inf repeats nothing
+        ids_TLK = np.where(lp_TLK > -np.inf, self.topk_ids[s, : self.anchor_count[s]], unlisted)
         with np.errstate(invalid="ignore"):
-            wrongs: dict[str, tuple[NDArray[Any], str]] = {
-                "is no log-prob": (~(lp_TLK <= ROUNDING), "finite values of 0 or less, or -inf"),
-                "is larger than the rank before": (lp_TLK[..., 1:] > lp_TLK[..., :-1], "rows sorted, largest first"),
-                "repeats": (ids_TLK[..., 1:] == ids_TLK[..., :-1], "distinct tokens in a row"),
-                "sums above 1": (
+            wrongs: dict[str, tuple[str, NDArray[Any], str]] = {
+                "no log-prob": ("topk_log_probs", ~(lp_TLK <= ROUNDING), "finite values of 0 or less, or -inf"),
+                "more than the rank before": (
+                    "topk_log_probs",
+                    np.pad(lp_TLK[..., 1:] > lp_TLK[..., :-1], ((0, 0), (0, 0), (1, 0))),
+                    "rows sorted, largest first",
+                ),
+                "again in one row": ("topk_ids", repeats(ids_TLK), "distinct tokens in a row"),
+                "with probabilities that sum above 1": (
+                    "topk_log_probs",
                     np.exp(lp_TLK.astype(np.float64)).sum(-1) > 1 + ROUNDING,
                     "a log-softmax over the vocabulary",
                 ),
             }
-        for what, (wrong, needs) in wrongs.items():
-            for t, d, *_ in np.argwhere(wrong):
-                raise TraceError(f"topk row at sequence {s}, anchor {t}, depth {d + 1}: a value {what}; needs {needs}")
+        for what, (name, wrong, needs) in wrongs.items():
+            for t, d, *rank in np.argwhere(wrong):
+                value = getattr(self, name)[s, t, d, rank[0]] if rank else "a row"
+                place = f"sequence {s}, anchor {t}, depth {d + 1}" + "".join(f", rank {r}" for r in rank)
+                raise TraceError(f"{name}: got {value} at {place}, {what}; needs {needs}")
 
 
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an .npz, or raise TraceError; pickled objects are refused."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (BadZipFile, EOFError, ValueError, AttributeError) as error:
-        raise TraceError(f"{path}: not an .npz of plain arrays ({error})") from None
+def repeats(ids_TLK: Index) -> NDArray[np.bool_]:
+    """Mark every entry whose row has its token at a lower rank."""
+    order = np.argsort(ids_TLK, axis=-1, kind="stable")
+    ordered = np.take_along_axis(ids_TLK, order, axis=-1)
+    marked = np.zeros(ids_TLK.shape, np.bool_)
+    again = np.pad(ordered[..., 1:] == ordered[..., :-1], ((0, 0), (0, 0), (1, 0)))
+    np.put_along_axis(marked, order, again, axis=-1)
+    return marked

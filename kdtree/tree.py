@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import draw
-from .reference.arrays import Index, integers, sizes
+from .reference.arrays import Index, count, integers, sizes
 from .reference.errors import ShapeError, TreeError
 from .reference.tree_batch import NO_NODE, ROOT, TreeBatch
 from .reference.tree_checks import check_parents
@@ -72,7 +72,8 @@ class DraftTree:
         token_N : int, shape (N,), optional
             Token of each slot; its slot number if not given.
         prob_N : float, shape (N,), optional
-            Probability of each slot's token given its parent's path, 1 at the root; unknown (NaN weights) if not given.
+            Probability of each slot's token given its parent's path; the root's is not read. If not given, weights are
+            unknown (NaN).
 
         Raises
         ------
@@ -120,6 +121,9 @@ class DraftTree:
         expected[below] = self.depth_N[self.parent_N[below]] + 1
         for i in np.flatnonzero(self.depth_N != expected):
             raise TreeError(f"depth_N: got {self.depth_N[i]} at slot {i}, needs {expected[i]}")
+        if self.rank_N[ROOT] != NO_NODE or self.logw_N[ROOT] != 0:
+            got = f"rank {self.rank_N[ROOT]}, logw {self.logw_N[ROOT]}"
+            raise TreeError(f"rank_N, logw_N: got {got} at the root, needs rank -1 and logw 0")
         for i in np.flatnonzero(self.rank_N[below] < 0) + 1:
             raise TreeError(f"rank_N: got {self.rank_N[i]} at slot {i}, needs 0 or more")
         seen: dict[tuple[int, int], int] = {}
@@ -166,8 +170,7 @@ class DraftTree:
 
         Parents precede children, so this is a tree; of a best-first tree it is the tree of that budget.
         """
-        if budget < 0:
-            raise ValueError(f"budget: got {budget}, needs 0 or more")
+        budget = count("budget", budget)
         return DraftTree(*(getattr(self, field.name)[: budget + 1] for field in fields(self)))
 
     def __eq__(self, other: object) -> bool:

@@ -53,25 +53,33 @@ def bind(names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> Mapping
     return MappingProxyType({letter: size for letter, (size, _) in bound.items()})
 
 
+def rectangular(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return `value` as an array; ShapeError for nested lists of unequal length."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ShapeError(f"{name}: got nested lists of unequal length, needs an array") from None
+
+
 def integers(name: str, value: ArrayLike) -> Index:
     """Return `value` as C-ordered int32; ShapeError if it is not of integers, ValueError if one does not fit."""
-    array = np.asarray(value)
+    array = rectangular(name, value)
     if array.dtype.kind not in "iu":
         raise ShapeError(f"{name}: got dtype {array.dtype}, needs integers")
     if array.dtype != np.int32 and array.size:
         for extreme in (array.min(), array.max()):
             if not INT32.min <= int(extreme) <= INT32.max:
                 raise ValueError(f"{name}: got {extreme}, needs values that fit int32")
-    return np.ascontiguousarray(array, dtype=np.int32)
+    return np.asarray(array, np.int32, order="C")
 
 
 def floats(name: str, value: ArrayLike) -> Float:
     """Return `value` C-ordered in its own precision; ShapeError unless that is float32 or float64."""
-    array = np.asarray(value)
+    array = rectangular(name, value)
     native = array.dtype.newbyteorder("=")
     if native not in (np.float32, np.float64):
         raise ShapeError(f"{name}: got dtype {array.dtype}, needs float32 or float64")
-    return np.ascontiguousarray(array, dtype=native)
+    return np.asarray(array, native, order="C")
 
 
 def count(name: str, value: int) -> int:

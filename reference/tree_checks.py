@@ -59,10 +59,10 @@ def check_links(first_child_BN: Index, next_sibling_BN: Index, node_count_B: Ind
             )
         place = (link_BN + N * np.arange(B)[:, None])[linked_BN]
         led_to_BN += np.bincount(place, minlength=B * N).reshape(B, N)
-    for b in np.flatnonzero(next_sibling_BN[:, ROOT] != NO_NODE):
+    for b, _ in np.argwhere(next_sibling_BN[:, :1] != NO_NODE):
         got = next_sibling_BN[b, ROOT]
         raise TreeError(f"next_sibling_BN: got {got} at batch row {b}, slot 0; needs -1, for the root has no sibling")
-    led_to_BN[:, ROOT] += 1  # by nothing in the tree: a link to the root was refused above
+    led_to_BN[:, :1] += 1  # by nothing in the tree: a link to the root was refused above
     for b, i in np.argwhere(real_BN & (led_to_BN != 1)):
         links = led_to_BN[b, i]
         raise TreeError(f"first_child_BN, next_sibling_BN: {links} links lead to slot {i} of batch row {b}; needs 1")

@@ -152,6 +152,8 @@ GOOD = {
 
 BAD_VALUES = [  # op, argument, wrong value, error
     ("tree_build", "root_token_B", np.int32([0]), ShapeError),
+    ("tree_build", "root_token_B", 7, ShapeError),
+    ("tree_build", "root_token_B", [[0], [1, 2]], ShapeError),
     ("tree_build", "root_token_B", np.float32([0, 1]), ShapeError),
     ("tree_build", "root_token_B", [0, -1], ValueError),
     ("tree_build", "root_token_B", [0, 2**31], ValueError),
@@ -230,6 +232,12 @@ def test_the_arguments_that_the_bad_ones_are_made_from_are_good(name):
 def test_every_op_has_a_strategy_and_good_arguments():
     assert set(ARGUMENTS) == set(GOOD)
     assert {*ARGUMENTS, *MODEL_ARGUMENTS, "compact_cache"} == set(ops.all_ops())
+
+
+def test_an_empty_batch_of_no_slots_is_walked():
+    none = np.zeros((0, 0), int)
+    for backend in ("numpy", "numba"):
+        assert ops.accept_greedy.on(backend)(none, none, none, np.zeros(0, int), none).path_BN.shape == (0, 0)
 
 
 @pytest.mark.parametrize("op", EXACT_OPS.values(), ids=EXACT_OPS)

@@ -4,16 +4,15 @@ import csv
 import json
 import os
 import pty
-import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from drafter_fixtures import random_drafter, write_drafter
-from model_fixtures import TINY, hf_config, hf_tensors, random_weights, save_checkpoint
 
 from kdtree import Trace, cli, kdtr
 
@@ -33,6 +32,7 @@ def good(*arguments, cwd=None):
 def test_sweep_prints_a_row_a_budget_and_a_column_a_builder():
     table = good("sweep", "--budgets", "4,64,256").splitlines()
     assert table[1].split() == ["budget", "chain", "ddtree"]
+    assert len({len(line.rstrip("*")) for line in table[1:4]}) == 1  # aligned
     assert [line.split()[0] for line in table[2:5]] == ["4", "64", "256"]
     assert table[3].split()[1] == "2.7985"
     assert "4.1361 [3.78, 4.63]" in table[3]
@@ -71,6 +71,47 @@ def test_sweep_takes_a_trace_of_ones_own(tmp_path):
     assert "1.5000" in table  # a round at 0 finds a 1, a round at 2 does not
 
 
+def test_a_narrow_terminal_loses_nothing():
+    names = "chain,ddtree,accum_logp,accum_logp:width=8"
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "40"}
+    command = [KDTREE, "sweep", "--builders", names, "--budgets", "1,64"]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment, timeout=120)
+    os.close(theirs)
+    shown = b""
+    while chunk := read_or_nothing(ours):
+        shown += chunk
+    os.close(ours)
+    assert done.returncode == 0
+    assert shown.decode().replace("\r", "") == good("sweep", "--builders", names, "--budgets", "1,64")
+
+
+def test_files_are_written_though_nobody_reads_the_table(tmp_path):
+    shell = f"{KDTREE} sweep --budgets 1 --out s.json | true"
+    subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, timeout=120)
+    assert json.loads((tmp_path / "s.json").read_text())
+
+
+def test_an_interrupt_says_so_and_leaves_no_file(tmp_path):
+    command = [KDTREE, "sweep", "--builders", "accum_logp", "--budgets", "1..3000", "--out", "s.json"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "kdtree: interrupted\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_closed_output_is_no_traceback():
+    done = subprocess.run(["bash", "-c", f"{KDTREE} info >&-"], capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "kdtree", "--help"], capture_output=True, text=True, timeout=120)
+    assert "sweep" in done.stdout
+
+
 def test_workers_change_no_figure():
     assert good("sweep", "--budgets", "7,64", "--workers", "2") == good("sweep", "--budgets", "7,64")
 
@@ -87,38 +128,6 @@ def test_tree_writes_files(tmp_path):
         assert good("tree", "--budget", "64", "--out", name, cwd=tmp_path) == f"wrote {name}\n"
     assert ElementTree.parse(tmp_path / "t.svg").getroot().tag.endswith("svg")
     assert len((tmp_path / "t.txt").read_text(encoding="utf-8").splitlines()) == 66
-
-
-def test_demo_decodes_twice_and_says_whether_the_tokens_are_the_same():
-    said = good("demo", "--max-new-tokens", "24")
-    assert "a tiny one with random weights" in said
-    assert "an oracle that knows the tokens and errs with probability 0.2" in said
-    plain, fast = re.search(r"target passes +(\d+) +(\d+)", said).groups()
-    assert int(fast) < int(plain) == 24
-    assert said.endswith("identical: yes\n")
-
-
-def test_demo_samples_with_a_seed_and_takes_a_prompt():
-    first, again, other = (
-        good("demo", "--temperature", "0.8", "--seed", seed, "--prompt", "5,17") for seed in (1, 1, 2)
-    )
-
-    def tokens(said):
-        return re.search(r"tokens {4,}([\d ]+) [.]", said).group(1)
-
-    assert tokens(first) == tokens(again) != tokens(other)
-
-
-def test_demo_runs_a_model_and_a_drafter_of_ones_own(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "drafter").mkdir()
-    save_checkpoint(tmp_path / "model", hf_config(TINY), hf_tensors(random_weights()))
-    write_drafter(tmp_path / "drafter", random_drafter())
-    said = good(
-        "demo", tmp_path / "model", "--drafter", tmp_path / "drafter", "--max-new-tokens", "12", "--budget", "8"
-    )
-    assert f"drafter  {tmp_path / 'drafter'}" in said
-    assert said.endswith("identical: yes\n")
 
 
 def test_info_names_versions_backends_ops_and_traces():
@@ -148,7 +157,7 @@ BAD = [
     (["sweep", "--budgets", ""], "--budgets: got ''"),
     (["sweep", "--budgets", "-3"], "--budgets: got '-3'"),
     (["sweep", "--budgets", "9..3"], "--budgets: got '9..3', needs a range that ascends"),
-    (["sweep", "--budgets", "1..99999999999"], "--budgets: got 99999999999, needs at most"),
+    (["sweep", "--budgets", "1..99999999999"], "--budgets: got 1..99999999999, needs at most"),
     (["sweep", "--builders", "chain,oak"], "builder: got 'oak', needs one of accum_logp, chain, ddtree"),
     (["sweep", "--out", "s.gif"], "--out: got s.gif, needs a suffix of .png .svg"),
     (["sweep", "--out", "no/such/s.png"], "--out: got no/such/s.png, needs the folder no/such to exist"),
@@ -156,7 +165,12 @@ BAD = [
     (["sweep", "--workers", "two"], "'--workers': got 'two', needs a whole number"),
     (["sweep", "none.kdtr"], "none.kdtr"),
     (["sweep", "empty.kdtr"], "empty.kdtr: the file has 0 bytes"),
-    (["sweep", "text.npz"], "text.npz: not an .npz of plain arrays"),
+    (["sweep", "text.npz"], "text.npz: not a readable .npz file"),
+    (["sweep", "--out", "folder.png"], "--out: got folder.png, needs a file"),
+    (["sweep", "--budgets", "9" * 5000], "--budgets: got '9999"),
+    (["sweep", "--budgets", "0..5000"], "--budgets: got 0..5000, needs at most 1048576, and 4096 of them"),
+    (["tree", "--budget", "2000000000"], "--budget: got 2000000000, needs at most 1048576"),
+    (["tree", "--out", "folder.png"], "--out: got folder.png, needs a file"),
     (["sweep", "text.txt"], "text.txt: got suffix '.txt', needs .kdtr or .npz"),
     (["sweep", "."], "got suffix ''"),
     (["sweep", "--colour"], "No such option: --colour"),
@@ -184,6 +198,7 @@ BAD = [
 @pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(arguments) for arguments, _ in BAD])
 def test_an_error_is_one_line_and_status_2_and_leaves_no_file(arguments, message, tmp_path, monkeypatch, capfd):
     (tmp_path / "empty.kdtr").touch()
+    (tmp_path / "folder.png").mkdir()
     for name in ("text.npz", "text.txt"):
         (tmp_path / name).write_text("hello")
     before = sorted(tmp_path.iterdir())

@@ -222,3 +222,16 @@ def test_nothing_past_the_recorded_continuation_is_accepted():
     tree, path = tree_at(PILOT, 0, 95, "ddtree", 256)
     assert tree.node_count == 257
     assert path.tolist() == [0]
+
+
+def test_a_round_is_flagged_only_where_the_budget_exceeds_the_recorded_ranks():
+    """K = 1 of a vocabulary of 9: budget 1 needs no second rank, budget 2 does in every round."""
+    trace = Trace.from_arrays(
+        prompt=[[0]],
+        continuation=np.zeros((1, 8), int),
+        topk_ids=np.zeros((1, 8, 1, 1), int),
+        topk_log_probs=np.full((1, 8, 1, 1), -0.1, np.float32),
+        metadata={"vocab_size": "9"},
+    )
+    result = replay(trace, "ddtree", [1, 2])
+    assert result.flagged == {1: 0, 2: result.rounds[2]}

@@ -1,5 +1,7 @@
 """Traces: what is accepted, what is refused and how it is named."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -36,12 +38,32 @@ def test_a_good_trace_is_taken_with_any_integer_type():
 @pytest.mark.parametrize(
     ("name", "place", "value", "message"),
     [
-        ("topk_log_probs", (1, 2, 0, 1), np.nan, "sequence 1, anchor 2, depth 1.*needs finite"),
-        ("topk_log_probs", (1, 2, 1, 0), np.inf, "sequence 1, anchor 2, depth 2.*needs finite"),
+        (
+            "topk_log_probs",
+            (1, 2, 0, 1),
+            np.nan,
+            "got nan at sequence 1, anchor 2, depth 1, rank 1, no log-prob; needs",
+        ),
+        (
+            "topk_log_probs",
+            (1, 2, 1, 0),
+            np.inf,
+            "got inf at sequence 1, anchor 2, depth 2, rank 0, no log-prob; needs",
+        ),
         ("topk_log_probs", (0, 0, 0, 0), 0.5, "needs finite values of 0 or less"),
-        ("topk_log_probs", (0, 3, 1, 2), -0.7, "sequence 0, anchor 3, depth 2.*needs rows sorted"),
-        ("topk_log_probs", (0, 3, 1, 0), -0.1, "sequence 0, anchor 3, depth 2: .*log-softmax"),
-        ("topk_ids", (1, 0, 1, 2), 3, "sequence 1, anchor 0, depth 2.*distinct tokens"),
+        (
+            "topk_log_probs",
+            (0, 3, 1, 2),
+            -0.7,
+            "got -0.69.* at sequence 0, anchor 3, depth 2, rank 2, .*rows sorted",
+        ),
+        (
+            "topk_log_probs",
+            (0, 3, 1, 0),
+            -0.1,
+            "got a row at sequence 0, anchor 3, depth 2, .*log-softmax",
+        ),
+        ("topk_ids", (1, 0, 1, 2), 3, "topk_ids: got 3 at sequence 1, anchor 0, depth 2, rank 2, .*distinct tokens"),
         ("topk_ids", (1, 0, 1, 2), -1, "topk_ids: got token -1 at sequence 1, .0, 1, 2."),
         ("topk_ids", (1, 0, 1, 2), 2**31, "topk_ids: got 2147483648, needs values that fit int32"),
         ("continuation", (0, 2), -5, "continuation: got token -5 at sequence 0"),
@@ -73,6 +95,10 @@ def test_a_bad_value_is_refused_with_its_place(name, place, value, message):
         ("anchor_count", [-1, 4], "anchor_count: got -1"),
         ("metadata", {"vocab_size": "3"}, "continuation: got token 3 at sequence 0"),
         ("metadata", {"vocab_size": "many"}, "metadata vocab_size: got 'many'"),
+        ("metadata", {"vocab_size": "9" * 5000}, "metadata vocab_size: got '9999"),
+        ("metadata", {"vocab_size": 256}, "metadata: got 'vocab_size': 256, needs strings"),
+        ("metadata", {1: "x"}, "metadata: got 1: 'x', needs strings"),
+        ("prompt", [[1], [2, 3]], "prompt: got nested lists of unequal length"),
     ],
 )
 def test_a_bad_array_is_refused_by_name(name, array, message):
@@ -95,7 +121,7 @@ def test_what_lies_past_the_real_lengths_is_not_looked_at():
     assert trace.anchor_count.tolist() == [4, 3]
 
 
-def test_rows_may_end_in_minus_inf_with_any_tokens():
+def test_rows_may_end_in_minus_inf_with_repeated_tokens():
     arrays = changed("topk_log_probs", (0, 0, 0, slice(1, None)), -np.inf)
     arrays["topk_ids"] = arrays["topk_ids"].astype(int)
     arrays["topk_ids"][0, 0, 0] = 3
@@ -134,11 +160,11 @@ def test_files_that_are_no_traces_are_refused_by_name(tmp_path):
     kdtr.save(tmp_path / "y.kdtr", {**{name: array.astype(np.int32) for name, array in good().items()}})
     for name, error, message in [
         ("t.txt", TraceError, "t.txt: got suffix '.txt', needs .kdtr or .npz"),
-        ("t.npz", TraceError, "t.npz: not an .npz of plain arrays"),
+        ("t.npz", TraceError, "t.npz: not a readable .npz file"),
         ("u.kdtr", KdtrError, "u.kdtr: "),
         ("v.npz", TraceError, r"v.npz: missing arrays \['continuation', 'topk_ids', 'topk_log_probs'\]"),
         ("w.npz", TraceError, r"w.npz: missing arrays \[\], unknown arrays \['extra'\]"),
-        ("x.npz", TraceError, "x.npz: not an .npz of plain arrays"),
+        ("x.npz", TraceError, "x.npz: tensor 'prompt'"),
         ("y.kdtr", TraceError, "y.kdtr: topk_log_probs: got dtype int32"),
         ("none.npz", FileNotFoundError, "none.npz"),
         ("none.kdtr", FileNotFoundError, "none.kdtr"),
@@ -161,3 +187,25 @@ def test_tokens_are_shown_as_bytes_only_where_the_metadata_says_so():
     assert Trace.from_arrays(**good()).label(65) == "65"
     shown = Trace.from_arrays(**good(), metadata={"tokens": "bytes"})
     assert (shown.label(65), shown.label(257)) == ("A", "257")
+
+
+def test_a_damaged_npz_is_a_trace_error_wherever_it_is_damaged(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez_compressed(path, **good())
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    for _ in range(200):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), 3):
+            damaged[place] ^= int(rng.integers(1, 256))
+        path.write_bytes(damaged)
+        with contextlib.suppress(TraceError):  # some bytes do not matter
+            Trace.load(path)
+
+
+def test_a_later_schema_is_refused(tmp_path):
+    trace = Trace.from_arrays(**good())
+    trace.save(tmp_path / "t.kdtr")
+    tensors, metadata = kdtr.load(tmp_path / "t.kdtr")
+    kdtr.save(tmp_path / "t.kdtr", tensors, {**metadata, "schema": "kdtree.trace/2"})
+    with pytest.raises(TraceError, match="got schema 'kdtree.trace/2', needs 'kdtree.trace/1'"):
+        Trace.load(tmp_path / "t.kdtr")

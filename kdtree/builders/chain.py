@@ -25,13 +25,14 @@ def chain(root_token_B: ArrayLike, top_logprob_BLK: ArrayLike, top_token_BLK: Ar
     length = min(given.budget, L) if K else 0
     if length == 0:
         return trees
-    logw_BL = np.cumsum(given.top_logprob_BLK[:, :length, 0], axis=1, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        logw_BL = np.cumsum(given.top_logprob_BLK[:, :length, 0], axis=1, dtype=np.float64)
     real_BL = np.logical_and.accumulate(given.top_logprob_BLK[:, :length, 0] > -np.inf, axis=1)
     below = slice(1, length + 1)
     trees.token_BN[:, below][real_BL] = given.top_token_BLK[:, :length, 0][real_BL]
     trees.depth_BN[:, below] = np.where(real_BL, np.arange(1, length + 1), 0)
     trees.parent_BN[:, below] = np.where(real_BL, np.arange(length), -1)
     trees.rank_BN[:, below] = np.where(real_BL, 0, -1)
-    trees.logw_BN[:, below] = np.where(real_BL, logw_BL, -np.inf)
+    trees.logw_BN[:, below] = logw_BL  # -inf from the first -inf on
     trees.node_count_B[:] = 1 + real_BL.sum(axis=1)
     return trees

@@ -35,7 +35,8 @@ def run(arguments: list[str]) -> int:
     """
     try:
         status = app(args=arguments or ["--help"], prog_name="kdtree", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is where a shell closes it
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -45,7 +46,7 @@ def run(arguments: list[str]) -> int:
         return report(error.format_message() if hasattr(error, "format_message") else str(error), 2)
     except (ValueError, TypeError, IndexError, OSError, ImportError, MemoryError) as error:
         return report(str(error) or type(error).__name__, 2)
-    return status if isinstance(status, int) else 0
+    return report("interrupted", 130) if status == 130 else int(status or 0)
 
 
 def report(message: str, status: int) -> int:

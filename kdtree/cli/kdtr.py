@@ -7,6 +7,7 @@ import typer
 
 from kdtree import kdtr
 from kdtree.convert import convert as convert_file
+from kdtree.draw.labels import visible
 
 __all__ = ["app"]
 
@@ -19,11 +20,12 @@ FileArgument = Annotated[Path, typer.Argument(help="A .kdtr file.")]
 def list_(file: FileArgument) -> None:
     """List the tensors and the metadata; reads the head of the file alone."""
     listing = kdtr.inspect(file)
-    wide = max((len(entry.name) for entry in listing.tensors), default=0)
-    for entry in listing.tensors:
-        typer.echo(f"{entry.name:{wide}}  {entry.dtype:4}  {entry.nbytes:>13,} B  {list(entry.shape)}")
+    names = [visible(entry.name) for entry in listing.tensors]
+    wide = max(map(len, names), default=0)
+    for name, entry in zip(names, listing.tensors, strict=True):
+        typer.echo(f"{name:{wide}}  {entry.dtype:4}  {entry.nbytes:>13,} B  {list(entry.shape)}")
     for key, value in listing.metadata.items():
-        typer.echo(f"{key} = {value!r}")
+        typer.echo(f"{visible(key)} = {value!r}")
     typer.echo(f"{len(listing.tensors)} tensors, {listing.file_length:,} B, version {listing.version}")
 
 

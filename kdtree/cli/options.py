@@ -10,7 +10,9 @@ import typer
 
 from kdtree.trace import Trace
 
-__all__ = ["Progress", "TraceArgument", "integer", "open_trace", "progress_bar"]
+__all__ = ["MOST_NODES", "Progress", "TraceArgument", "check_out", "integer", "open_trace", "progress_bar"]
+
+MOST_NODES = 2**20  # of a tree: beyond it arrays alone take gigabytes
 
 TraceArgument = Annotated[
     Path | None, typer.Argument(help="A trace, .kdtr or .npz (docs/trace.md); the shipped one if left out.")
@@ -23,6 +25,16 @@ def integer(text: str) -> int:
         return int(text)
     except ValueError:
         raise typer.BadParameter(f"got {text!r}, needs a whole number") from None
+
+
+def check_out(path: Path, formats: tuple[str, ...]) -> None:
+    """Refuse a file that could not be written, before any work is done."""
+    if path.suffix.lower() not in formats:
+        raise ValueError(f"--out: got {path}, needs a suffix of {' '.join(formats)}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"--out: got {path}, needs the folder {path.parent} to exist")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"--out: got {path}, needs a file: this is something else")
 
 
 def open_trace(path: Path | None) -> Trace:

@@ -13,10 +13,11 @@ from kdtree.files import atomic_write
 from kdtree.replay import replay
 from kdtree.replay_result import ReplayResult
 
-from .options import TraceArgument, integer, open_trace, progress_bar
+from .options import MOST_NODES, TraceArgument, check_out, integer, open_trace, progress_bar
 
 __all__ = ["sweep"]
 
+MOST_BUDGETS = 4096
 FORMATS = (".png", ".svg", ".pdf", ".json", ".csv")
 
 
@@ -42,17 +43,18 @@ def sweep(
     for name in names:
         builders.get(name)
     for path in out or []:
-        check_writable(path)
+        check_out(path, FORMATS)
     recorded = open_trace(trace)
     results = {}
     for name in names:
         with progress_bar(f"replay {name}") as progress:
             results[name] = replay(recorded, name, wanted, workers=workers, progress=progress)
+    for path in out or []:  # first of all: whoever reads the table may leave early
+        write(path, results)
     sequences = len(recorded.topk_ids)
     typer.echo(f"{trace or 'pilot_t05'}: {sequences} sequences, L = {recorded.draft_len}, K = {recorded.K}")
     print_table(results)
     for path in out or []:
-        write(path, results)
         typer.echo(f"wrote {path}")
 
 
@@ -61,48 +63,31 @@ def parse_budgets(text: str) -> list[int]:
     budgets: set[int] = set()
     for part in text.split(","):
         first, dots, last = part.strip().partition("..")
-        if not first.isdecimal() or (dots and not last.isdecimal()):
-            raise ValueError(f"--budgets: got {part.strip()!r}, needs a number or a range such as 4..256")
+        if len(part) > 40 or not first.isdecimal() or (dots and not last.isdecimal()):
+            raise ValueError(f"--budgets: got {part.strip()[:40]!r}, needs a number or a range such as 4..256")
         span = range(int(first), int(last or first) + 1)
         if not span:
             raise ValueError(f"--budgets: got {part.strip()!r}, needs a range that ascends")
-        if span[-1] > 2**20:
-            raise ValueError(f"--budgets: got {span[-1]}, needs at most {2**20}")
+        if span[-1] > MOST_NODES or len(span) > MOST_BUDGETS:
+            raise ValueError(f"--budgets: got {part.strip()}, needs at most {MOST_NODES}, and {MOST_BUDGETS} of them")
         budgets.update(span)
     return sorted(budgets)
 
 
-def check_writable(path: Path) -> None:
-    """Refuse a file that could not be written before the work is done."""
-    if path.suffix not in FORMATS:
-        raise ValueError(f"--out: got {path}, needs a suffix of {' '.join(FORMATS)}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"--out: got {path}, needs the folder {path.parent} to exist")
-
-
 def print_table(results: dict[str, ReplayResult]) -> None:
-    """Print one row a budget and one column a builder."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    table.add_column("budget", justify="right")
-    for name in results:
-        table.add_column(name, justify="right", no_wrap=True)
-    flagged = []
+    """Print one row a budget and one column a builder; a narrow terminal wraps lines and loses nothing."""
+    rows, flagged = [["budget", *results]], []
     for budget in next(iter(results.values())).budgets:
         row = [str(budget)]
         for name, result in results.items():
             low, high = result.tau_interval[budget]
-            row.append(f"{result.tau[budget]:.4f} [{low:.2f}, {high:.2f}]")
+            row.append(f"{result.tau[budget]:.4f} [{low:.2f}, {high:.2f}]" + "*" * bool(result.flagged[budget]))
             if result.flagged[budget]:
-                row[-1] += "*"
                 flagged.append(f"{result.flagged[budget]} of {result.rounds[budget]} ({name}, {budget})")
-        table.add_row(*row)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 40 + 40 * len(results)
-    console.print(table)
+        rows.append(row)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("   ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
     typer.echo("Tokens per round, the bonus token included, and 95% bootstrap intervals over sequences.")
     if flagged:
         some = ", ".join(flagged[:3]) + ", ..." * (len(flagged) > 3)
@@ -111,9 +96,9 @@ def print_table(results: dict[str, ReplayResult]) -> None:
 
 def write(path: Path, results: dict[str, ReplayResult]) -> None:
     """Write the results in the format of the suffix, all of the file or nothing."""
-    if path.suffix == ".json":
+    if path.suffix.lower() == ".json":
         content = json.dumps({name: list(rows(result)) for name, result in results.items()}, indent=1).encode()
-    elif path.suffix == ".csv":
+    elif path.suffix.lower() == ".csv":
         text = io.StringIO()
         table = [{"builder": name, **row} for name, result in results.items() for row in rows(result)]
         writer = csv.DictWriter(text, list(table[0]), lineterminator="\n")
@@ -121,7 +106,7 @@ def write(path: Path, results: dict[str, ReplayResult]) -> None:
         writer.writerows(table)
         content = text.getvalue().encode()
     else:
-        content = picture(results, path.suffix[1:])
+        content = picture(results, path.suffix[1:].lower())
     with atomic_write(path) as file:
         file.write(content)
 

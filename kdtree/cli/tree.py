@@ -13,7 +13,7 @@ from kdtree.reference.arrays import Index
 from kdtree.replay import tree_at
 from kdtree.tree import DraftTree
 
-from .options import TraceArgument, integer, open_trace
+from .options import MOST_NODES, TraceArgument, check_out, integer, open_trace
 
 __all__ = ["tree"]
 
@@ -34,8 +34,10 @@ def tree(
     ] = None,
 ) -> None:
     """Draw one draft tree, with the path that the target accepts marked."""
-    if out is not None and out.suffix not in FORMATS:
-        raise ValueError(f"--out: got {out}, needs a suffix of {' '.join(FORMATS)}")
+    if out is not None:
+        check_out(out, FORMATS)
+    if budget > MOST_NODES:
+        raise ValueError(f"--budget: got {budget}, needs at most {MOST_NODES}")
     recorded = open_trace(trace)
     drafted, path = tree_at(recorded, sequence, anchor, builder, budget)
     if out is None:
@@ -46,7 +48,7 @@ def tree(
         )
         return
     with atomic_write(out) as file:
-        file.write(drawing(drafted, out.suffix, recorded.label, path))
+        file.write(drawing(drafted, out.suffix.lower(), recorded.label, path))
     typer.echo(f"wrote {out}")
 
 
