@@ -32,7 +32,7 @@ def good(*arguments, cwd=None):
 def test_sweep_prints_a_row_a_budget_and_a_column_a_builder():
     table = good("sweep", "--budgets", "4,64,256").splitlines()
     assert table[1].split() == ["budget", "chain", "ddtree"]
-    assert len({len(line.rstrip("*")) for line in table[1:4]}) == 1  # aligned
+    assert len({len(line.rstrip("*")) for line in table[1:5]}) == 1  # aligned
     assert [line.split()[0] for line in table[2:5]] == ["4", "64", "256"]
     assert table[3].split()[1] == "2.7985"
     assert "4.1361 [3.78, 4.63]" in table[3]

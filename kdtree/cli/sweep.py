@@ -76,18 +76,18 @@ def parse_budgets(text: str) -> list[int]:
 
 def print_table(results: dict[str, ReplayResult]) -> None:
     """Print one row a budget and one column a builder; a narrow terminal wraps lines and loses nothing."""
-    rows, flagged = [["budget", *results]], []
+    rows, flagged = [["budget", *(f"{name} " for name in results)]], []
     for budget in next(iter(results.values())).budgets:
         row = [str(budget)]
         for name, result in results.items():
             low, high = result.tau_interval[budget]
-            row.append(f"{result.tau[budget]:.4f} [{low:.2f}, {high:.2f}]" + "*" * bool(result.flagged[budget]))
+            row.append(f"{result.tau[budget]:.4f} [{low:.2f}, {high:.2f}]" + " *"[bool(result.flagged[budget])])
             if result.flagged[budget]:
                 flagged.append(f"{result.flagged[budget]} of {result.rounds[budget]} ({name}, {budget})")
         rows.append(row)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        typer.echo("   ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+        typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     typer.echo("Tokens per round, the bonus token included, and 95% bootstrap intervals over sequences.")
     if flagged:
         some = ", ".join(flagged[:3]) + ", ..." * (len(flagged) > 3)
