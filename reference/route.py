@@ -84,6 +84,8 @@ def route(
         raise ValueError(f"top_k: got {top_k}, needs 0 to {most}")
     for t in np.flatnonzero(np.isnan(logit_TE).any(axis=1)):
         raise ValueError(f"logit_TE: got NaN at row {t}, needs numbers")
+    score_TE: Float
+    choice_TE: Float
     if scoring == "softmax":
         exp_TE = np.exp(logit_TE - logit_TE.max(axis=1, keepdims=True))
         score_TE = choice_TE = exp_TE / exp_TE.sum(axis=1, keepdims=True)
