@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from . import model_ops
 from .arrays import Bool, Float, Index, sizes
 from .config import ModelConfig
-from .errors import ShapeError
 from .rope import inverse_frequencies
-from .tree_checks import real_slots
+from .tree_checks import check_room, real_slots
 from .weights import Attention, Mlp, Moe, Weights
 
 __all__ = ["LATENT_EPS", "Forward", "forward"]
@@ -138,11 +137,8 @@ def check_pass(
         prefix_len_B=prefix_len_B,
         kv_YBSX=kv_YBSX,
     )
-    S = size["S"]
     real_slots(node_count_B, size["N"])
-    for b, (P, n) in enumerate(zip(prefix_len_B.tolist(), node_count_B.tolist(), strict=True)):
-        if not 0 <= P <= S - n:
-            raise ShapeError(f"kv_YBSX: got {S} rows at batch row {b}, needs prefix_len + node_count = {P} + {n}")
+    check_room("kv_YBSX", size["S"], prefix_len_B, node_count_B)
 
 
 def attention(w: Attention, config: ModelConfig, x_TD: Float, kv_BSX: Float, slots: Slots, ops: Any) -> Float:

@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Bool, Index, integers, sizes
-from .errors import TreeError
+from .errors import ShapeError, TreeError
 from .tree_batch import NO_NODE, ROOT
 
-__all__ = ["as_parents", "check_links", "check_parents", "real_slots"]
+__all__ = ["as_parents", "check_links", "check_parents", "check_room", "real_slots"]
 
 
 def as_parents(parent_BN: ArrayLike, node_count_B: ArrayLike) -> tuple[Index, Index]:
@@ -73,3 +73,10 @@ def real_slots(node_count_B: Index, N: int) -> Bool:
     for b in np.flatnonzero((node_count_B < 1) | (node_count_B > N)):
         raise TreeError(f"node_count_B: got {node_count_B[b]} at batch row {b}, needs 1 to N = {N}")
     return np.arange(N) < node_count_B[:, None]
+
+
+def check_room(name: str, S: int, prefix_len_B: Index, node_count_B: Index) -> None:
+    """Raise ShapeError, naming the cache, unless its S rows hold every prefix and the slots behind it."""
+    for b, (P, n) in enumerate(zip(prefix_len_B.tolist(), node_count_B.tolist(), strict=True)):
+        if not 0 <= P <= S - n:
+            raise ShapeError(f"{name}: got {S} rows at batch row {b}, needs prefix_len + node_count = {P} + {n}")

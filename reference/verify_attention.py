@@ -6,7 +6,7 @@ import numpy as np
 
 from .arrays import Bool, Float, Index, sizes
 from .errors import ShapeError
-from .tree_checks import real_slots
+from .tree_checks import check_room, real_slots
 
 __all__ = ["Attended", "check_attention", "verify_attention"]
 
@@ -98,13 +98,11 @@ def check_attention(
     )
     if visible_BNN.dtype != np.bool_:
         raise ShapeError(f"visible_BNN: got dtype {visible_BNN.dtype}, needs bool")
-    C, R, S = size["C"], size["R"], size["S"]
+    C, R = size["C"], size["R"]
     if size["X"] != C + R:
         raise ShapeError(f"kv_BSX: got rows of {size['X']}, needs C + R = {C + R}")
     real_slots(node_count_B, size["N"])
-    for b, (P, n) in enumerate(zip(prefix_len_B.tolist(), node_count_B.tolist(), strict=True)):
-        if not 0 <= P <= S - n:
-            raise ShapeError(f"kv_BSX: got {S} rows at batch row {b}, needs prefix_len + node_count = {P} + {n}")
+    check_room("kv_BSX", size["S"], prefix_len_B, node_count_B)
 
 
 def softmax_mix(score_NHS: Float, c_SC: Float) -> tuple[Float, Float]:

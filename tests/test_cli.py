@@ -77,11 +77,7 @@ def test_a_narrow_terminal_loses_nothing():
     environment = {**os.environ, "COLUMNS": "40"}
     command = [KDTREE, "sweep", "--builders", names, "--budgets", "1,64"]
     done = subprocess.run(command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment, timeout=120)
-    os.close(theirs)
-    shown = b""
-    while chunk := read_or_nothing(ours):
-        shown += chunk
-    os.close(ours)
+    shown = seen_by_terminal(ours, theirs)
     assert done.returncode == 0
     assert shown.decode().replace("\r", "") == good("sweep", "--builders", names, "--budgets", "1,64")
 
@@ -228,13 +224,19 @@ def test_progress_bars_show_on_a_terminal_only():
     """Give the command a terminal for stderr and look for what a bar leaves there."""
     ours, theirs = pty.openpty()
     done = subprocess.run([KDTREE, "sweep", "--budgets", "1"], stdout=subprocess.PIPE, stderr=theirs, timeout=120)
+    shown = seen_by_terminal(ours, theirs)
+    assert done.returncode == 0
+    assert b"replay ddtree" in shown
+
+
+def seen_by_terminal(ours, theirs):
+    """Close a terminal and return all that was written to it."""
     os.close(theirs)
     shown = b""
     while chunk := read_or_nothing(ours):
         shown += chunk
     os.close(ours)
-    assert done.returncode == 0
-    assert b"replay ddtree" in shown
+    return shown
 
 
 def read_or_nothing(descriptor):
