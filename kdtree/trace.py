@@ -125,7 +125,7 @@ class Trace:
             raise TraceError(f"{path}: {error}") from None
 
     @classmethod
-    def shipped(cls, name: str = "pilot_t05") -> "Trace":
+    def shipped(cls, name: str = "tiny_t05") -> "Trace":
         """Load a trace that comes with the project (data/README.md)."""
         if name not in cls.shipped_names():
             raise TraceError(f"name: got {name!r}, needs one of {', '.join(cls.shipped_names())}")
@@ -137,8 +137,12 @@ class Trace:
         return sorted(path.stem for path in SHIPPED.glob("*.kdtr"))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the trace as .kdtr, all of it or nothing."""
+        """Write the trace as .kdtr, all of it or nothing; tokens that all fit a byte take one byte each."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "metadata"}
+        for name in ("prompt", "continuation", "topk_ids"):
+            ids = arrays[name]
+            if ids.min(initial=0) >= 0 and ids.max(initial=0) < 256:
+                arrays[name] = ids.astype(np.uint8)
         kdtr.save(path, arrays, {**self.metadata, "schema": SCHEMA})
 
     @property

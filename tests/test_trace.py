@@ -209,3 +209,14 @@ def test_a_later_schema_is_refused(tmp_path):
     kdtr.save(tmp_path / "t.kdtr", tensors, {**metadata, "schema": "kdtree.trace/2"})
     with pytest.raises(TraceError, match="got schema 'kdtree.trace/2', needs 'kdtree.trace/1'"):
         Trace.load(tmp_path / "t.kdtr")
+
+
+def test_tokens_that_all_fit_a_byte_are_stored_in_one(tmp_path):
+    trace = Trace.from_arrays(**{**good(), "prompt": [[256, 1], [2, 3]]})
+    trace.save(tmp_path / "t.kdtr")
+    stored = {tensor.name: tensor.dtype for tensor in kdtr.inspect(tmp_path / "t.kdtr").tensors}
+    assert (stored["prompt"], stored["continuation"], stored["topk_ids"]) == ("i32", "u8", "u8")
+    again = Trace.load(tmp_path / "t.kdtr")
+    for name in ("prompt", "continuation", "topk_ids", "topk_log_probs"):
+        assert getattr(again, name).dtype == getattr(trace, name).dtype
+        np.testing.assert_array_equal(getattr(again, name), getattr(trace, name))
