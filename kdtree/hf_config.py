@@ -9,7 +9,7 @@ from .hf_values import Json, ModelError, expect, number, one, only, switch, tabl
 from .reference.config import ModelConfig, Yarn
 from .reference.rope import inverse_frequencies
 
-__all__ = ["HfConfig", "parse_config", "read_config"]
+__all__ = ["HfConfig", "byte_start", "parse_config", "read_config"]
 
 DECODERS = ("deepseek_v3", "kimi_k2")
 WRAPPER = "kimi_k25"  # its text_config is a decoder
@@ -84,6 +84,32 @@ def read_config(config: Json) -> HfConfig:
         int4=quantization is not None,
         mtp_layers=whole(text, "num_nextn_predict_layers", default=1),
     )
+
+
+def byte_start(config: Json) -> list[int] | None:
+    """Return the tokens that begin every text of a byte-level model, one or none; None for any other model.
+
+    A byte-level model is one whose config.json has `"tokenizer": "bytes"`: token b is byte b for all 256. Its texts
+    begin with `bos_token_id`, if it has that.
+
+    Raises
+    ------
+    ModelError
+        The vocabulary of a byte-level model has no 256 tokens, or bos_token_id is none of them.
+
+    Examples
+    --------
+    >>> byte_start({"tokenizer": "bytes", "vocab_size": 258, "bos_token_id": 256}), byte_start({"vocab_size": 258})
+    ([256], None)
+    """
+    if config.get("tokenizer") != "bytes":
+        return None
+    vocab_size = whole(config, "vocab_size", least=256)
+    if config.get("bos_token_id") is None:
+        return []
+    if (start := whole(config, "bos_token_id")) >= vocab_size:
+        raise ModelError(f"bos_token_id: got {start}, needs 0 to {vocab_size - 1}")
+    return [start]
 
 
 def check_rotary(model: ModelConfig) -> None:
