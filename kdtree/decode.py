@@ -16,6 +16,7 @@ from .decode_stream import Limits, Stream, open_streams
 from .drafters import Drafter
 from .reference.arrays import Float, Index, count, floats, integers
 from .reference.errors import TreeError
+from .reference.top_k import best_tokens
 from .reference.transformer import Forward
 from .reference.tree_batch import NO_NODE, ROOT, TreeBatch
 from .reference.tree_checks import check_parents, real_slots
@@ -180,12 +181,11 @@ def draft(
     rows, tokens = [], []
     for stream in streams:
         logprob_LV = propose(stream, drafter, vocab_size)
-        token_LK = np.argsort(-logprob_LV, axis=1, kind="stable")[:, :budget]
-        row_LK = np.take_along_axis(logprob_LV, token_LK, axis=1)
+        token_LK, row_LK = best_tokens(logprob_LV, budget)
         row_LK[limits.context - len(stream.known) :] = -np.inf  # depth d has position len(known) - 1 + d
         rows.append(row_LK)
         tokens.append(token_LK)
-    return np.stack(rows), np.stack(tokens).astype(np.int32)
+    return np.stack(rows), np.stack(tokens)
 
 
 def propose(stream: Stream, drafter: Drafter, vocab_size: int) -> Float:

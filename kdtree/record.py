@@ -8,13 +8,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from .reference.arrays import Float, Index, count, integers
 from .reference.errors import ShapeError
+from .reference.top_k import best_tokens
 from .sampling import Sampler, greedy
 from .trace import Trace
 
 __all__ = [
     "LogitsOf",
     "Recorded",
-    "best_tokens",
     "check_tokens",
     "log_probs",
     "next_token",
@@ -234,24 +234,6 @@ def log_probs(logit_LV: Float) -> Float:
         total_L1 = np.log(np.exp(above_LV).sum(axis=1, keepdims=True))
         normed_L1 = np.abs(peak_L1 + total_L1) <= NORMED
         return np.where(empty_L1 | normed_L1, logit_LV, above_LV - total_L1)
-
-
-def best_tokens(logprob_LV: Float, K: int) -> tuple[Index, Float]:
-    """Return the min(K, V) best tokens of each row and their log-probs, best first, equal ones by the lower token.
-
-    Examples
-    --------
-    >>> best_tokens(np.array([[-2.0, -1.0, -3.0, -1.0]]), 3)
-    (array([[1, 3, 0]], dtype=int32), array([[-1., -1., -2.]]))
-    """
-    L, V = logprob_LV.shape
-    K = min(K, V)
-    id_LK = np.empty((L, K), np.int32)
-    least_L = np.partition(logprob_LV, V - K, axis=1)[:, V - K]  # sorting whole rows would take most of the time
-    for id_K, logprob_V, least in zip(id_LK, logprob_LV, least_L, strict=True):
-        candidates = np.flatnonzero(logprob_V >= least)
-        id_K[:] = candidates[np.argsort(-logprob_V[candidates], kind="stable")[:K]]
-    return id_LK, np.take_along_axis(logprob_LV, id_LK, axis=1)
 
 
 def trace_of(recorded: Sequence[Recorded], vocab_size: int, metadata: Mapping[str, str] | None = None) -> Trace:

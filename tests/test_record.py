@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import kdtree
 from kdtree import Seeded, Trace, record
 from kdtree.drafters.prompt_lookup import PromptLookup
-from kdtree.record import best_tokens, log_probs
+from kdtree.record import log_probs
+from kdtree.reference.top_k import best_tokens
 
 V, L, T = 11, 3, 9
 
