@@ -1,8 +1,5 @@
 """Make golden/int4.kdtr: what compressed-tensors does with INT4 weights. Needs torch and compressed-tensors 0.20.1."""
 
-# mypy: ignore-errors
-# Neither package is a dependency of the project.
-
 from pathlib import Path
 
 import numpy as np

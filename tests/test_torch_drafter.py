@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from drafter_fixtures import DRAFTER, drafter_config, random_drafter, write_drafter
 from safetensors.numpy import load_file
 
-from drafter_fixtures import DRAFTER, drafter_config, random_drafter, write_drafter
 from kdtree.reference.block_diffusion import draft, empty_context, extend_context
 
 torch = pytest.importorskip("torch")
