@@ -271,7 +271,7 @@ plt.show()
 # with a drafter of $L = 7$. Tokens are bytes; ␣ is a space and \n a new line.
 
 # %%
-trace = kdtree.Trace.shipped()
+trace = kdtree.Trace.shipped("pilot_t05")
 assert trace.draft_len == 7
 SEQUENCE, ANCHOR = 0, 58
 before = bytes(trace.continuation[SEQUENCE, : ANCHOR + 1].tolist())

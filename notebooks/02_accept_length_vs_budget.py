@@ -44,7 +44,7 @@ plt.rcParams["axes.prop_cycle"] = plt.cycler(color=plot.COLOURS)
 # each of the next $L$ positions.
 
 # %%
-trace = kdtree.Trace.shipped()
+trace = kdtree.Trace.shipped("pilot_t05")
 S, T, L, K = trace.topk_ids.shape
 assert (S, T, L, K) == (24, 96, 7, 64)
 
