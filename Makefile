@@ -1,14 +1,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench notebooks clean
+TORCH_TESTS := tests/test_train.py tests/test_torch_drafter.py tests/test_record_hf.py
 
-demo: .venv/core ## accept length against budget, from the shipped trace: a table here, a picture in out/
+.PHONY: demo test test-torch lint bench notebooks clean
+
+demo: .venv/core ## accept length against budget, with a picture in out/; then a small model writes Python by trees
 	@mkdir -p out
-	$(BIN)/kdtree sweep --out out/accept_length.png
+	OPENBLAS_NUM_THREADS=1 $(BIN)/kdtree sweep --out out/accept_length.png
+	@echo
+	OPENBLAS_NUM_THREADS=1 $(BIN)/kdtree demo
 
 test: .venv/dev ## every test that needs no GPU
 	$(BIN)/python -m pytest -n auto
+
+test-torch: .venv/torch ## the tests that need PyTorch and transformers
+	$(BIN)/python -m pytest -n auto $(TORCH_TESTS)
 
 lint: .venv/dev
 	$(BIN)/ruff check
@@ -35,4 +42,8 @@ clean:
 
 .venv/dev: .venv/core
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	@touch $@
+
+.venv/torch: .venv/dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[hf]' 'torch==2.13.0'
 	@touch $@

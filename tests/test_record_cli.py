@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
-
 from drafter_fixtures import drafter_config, random_drafter, write_drafter
+from model_fixtures import hf_config, hf_tensors, random_weights, save_checkpoint, tiny_config
+from test_cli import good
+
 from kdtree import Seeded, Target, Trace, cli, record
 from kdtree.drafters.block_diffusion import BlockDiffusion
 from kdtree.record_models import ModelPair
-from model_fixtures import hf_config, hf_tensors, random_weights, save_checkpoint, tiny_config
-from test_cli import good
 
 BYTES = {"tokenizer": "bytes", "bos_token_id": 256}
 CONFIG = tiny_config(vocab_size=258, max_position_embeddings=64)

@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
-
 from drafter_fixtures import config_json, drafter_config, random_drafter, write_drafter
+from model_fixtures import TINY, hf_config, hf_tensors, random_weights, save_checkpoint
+
 from kdtree import ModelError, Seeded, Target, greedy, record
 from kdtree.drafter_loading import load_drafter
 from kdtree.drafters.block_diffusion import BlockDiffusion
 from kdtree.loading import load_model
 from kdtree.record_models import ModelPair
-from model_fixtures import TINY, hf_config, hf_tensors, random_weights, save_checkpoint
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

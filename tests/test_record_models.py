@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-
 from drafter_fixtures import drafter_config, random_drafter, same_bits
+from model_fixtures import TINY, random_weights
+
 from kdtree import Seeded, Target, greedy, record, replay, speculative
 from kdtree.drafters.block_diffusion import BlockDiffusion
 from kdtree.record_models import ModelPair
-from model_fixtures import TINY, random_weights
 
 WEIGHTS = random_weights()
 DRAFTER = random_drafter(drafter_config(block_size=4))

@@ -6,7 +6,7 @@ import sys
 import typer
 from typer import TyperException
 
-from . import demo, info, kdtr, sweep, tree
+from . import demo, info, kdtr, record, sweep, tree
 
 __all__ = ["app", "main"]
 
@@ -19,6 +19,7 @@ app = typer.Typer(
 app.command()(sweep.sweep)
 app.command()(tree.tree)
 app.command()(demo.demo)
+app.command()(record.record)
 app.command()(info.info)
 app.add_typer(kdtr.app, name="kdtr")
 
