@@ -2,6 +2,9 @@
 
 import os
 
+os.environ["OMP_NUM_THREADS"] = "1"  # before numpy and torch are imported: the workers share the cores already
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 from hypothesis import HealthCheck, settings
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
