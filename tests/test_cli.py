@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -17,20 +18,23 @@ import pytest
 from kdtree import Trace, cli, kdtr
 
 KDTREE = Path(sys.executable).with_name("kdtree")
+PILOT = Path(__file__).parents[1] / "data" / "traces" / "pilot_t05.kdtr"
 
 
-def run(*arguments, cwd=None):
-    return subprocess.run([KDTREE, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=120)
+def run(*arguments, cwd=None, **variables):
+    command, env = [KDTREE, *map(str, arguments)], {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=120)
 
 
-def good(*arguments, cwd=None):
-    done = run(*arguments, cwd=cwd)
+def good(*arguments, cwd=None, **variables):
+    done = run(*arguments, cwd=cwd, **variables)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
 def test_sweep_prints_a_row_a_budget_and_a_column_a_builder():
-    table = good("sweep", "--budgets", "4,64,256").splitlines()
+    table = good("sweep", PILOT, "--budgets", "4,64,256").splitlines()
+    assert table[0] == f"{PILOT}: 24 sequences x 96 anchors, L = 7, K = 64; seeded sampling, T = 0.5"
     assert table[1].split() == ["budget", "chain", "ddtree"]
     assert len({len(line.rstrip("*")) for line in table[1:5]}) == 1  # aligned
     assert [line.split()[0] for line in table[2:5]] == ["4", "64", "256"]
@@ -38,6 +42,21 @@ def test_sweep_prints_a_row_a_budget_and_a_column_a_builder():
     assert "4.1361 [3.78, 4.63]" in table[3]
     assert table[4].endswith("*")
     assert "2 of 473 (ddtree, 256)" in table[-1]
+
+
+def test_sweep_and_tree_take_the_shipped_trace_and_sweep_says_which():
+    trace = Trace.shipped("tiny_t05")
+    first = good("sweep", "--budgets", "64").splitlines()[0]
+    assert first.startswith(f"tiny_t05: {len(trace.topk_ids)} sequences x ")
+    assert first.endswith(f", L = 15, K = {trace.K}; {trace.metadata['decoding']}")
+    assert good("tree", "--anchor", 5) == good("tree", PILOT.with_name("tiny_t05.kdtr"), "--anchor", 5)
+
+
+def test_sweep_shows_metadata_that_could_steer_a_terminal_as_escapes(tmp_path):
+    arrays, metadata = kdtr.load(PILOT)
+    kdtr.save(tmp_path / "t.kdtr", arrays, {**metadata, "decoding": "T =\n\x1b[31m 1"})
+    heading = good("sweep", "t.kdtr", "--budgets", "1", cwd=tmp_path).splitlines()[0]
+    assert heading == "t.kdtr: 24 sequences x 96 anchors, L = 7, K = 64; T = \\x1b[31m 1"
 
 
 def test_sweep_writes_pictures_and_tables(tmp_path):
@@ -67,7 +86,7 @@ def test_sweep_takes_a_trace_of_ones_own(tmp_path):
         topk_log_probs=np.zeros((1, 4, 1, 1), np.float32),
     )
     table = good("sweep", "mine.npz", "--builders", "chain", "--budgets", "1", cwd=tmp_path)
-    assert "mine.npz: 1 sequences, L = 1, K = 1" in table
+    assert "mine.npz: 1 sequences x 4 anchors, L = 1, K = 1\n" in table
     assert "1.5000" in table  # a round at 0 finds a 1, a round at 2 does not
 
 
@@ -126,11 +145,14 @@ def test_tree_writes_files(tmp_path):
     assert len((tmp_path / "t.txt").read_text(encoding="utf-8").splitlines()) == 66
 
 
-def test_info_names_versions_backends_ops_and_traces():
+def test_info_names_versions_backends_ops_traces_and_models():
     told = good("info")
     assert f"numpy {np.__version__}" in told
     assert "tree_build" in told
-    assert "pilot_t05" in told
+    assert "pilot_t05  24 sequences x 96 anchors, L = 7, K = 64; seeded sampling, T = 0.5\n" in told
+    assert re.findall(r"^  (\w+) +\d+ sequences", told, re.MULTILINE) == Trace.shipped_names()
+    assert "tiny-target   4.1 M parameters, vocabulary 258, 512 positions\n" in told
+    assert "tiny-drafter  1.9 M parameters, L = 15\n" in told
 
 
 def test_kdtr_lists_checks_and_converts(tmp_path):
@@ -148,6 +170,7 @@ def test_help_and_no_command_explain_themselves():
     assert "sweep" in run().stdout
 
 
+K26 = str(PILOT.parents[1] / "golden" / "hf" / "k26")
 BAD = [
     (["sweep", "--budgets", "x"], "--budgets: got 'x', needs a number or a range such as 4..256"),
     (["sweep", "--budgets", ""], "--budgets: got ''"),
@@ -170,8 +193,8 @@ BAD = [
     (["sweep", "text.txt"], "text.txt: got suffix '.txt', needs .kdtr or .npz"),
     (["sweep", "."], "got suffix ''"),
     (["sweep", "--colour"], "No such option: --colour"),
-    (["tree", "--sequence", "99"], "sequence: got 99, needs 0 to 23"),
-    (["tree", "--anchor", "-1"], "anchor: got -1, needs 0 to 95"),
+    (["tree", "--sequence", "99"], "sequence: got 99, needs 0 to "),
+    (["tree", "--anchor", "-1"], "anchor: got -1, needs 0 to "),
     (["tree", "--budget", "-1"], "budget: got -1"),
     (["tree", "--builder", "oak"], "builder: got 'oak'"),
     (["tree", "--out", "t.gif"], "--out: got t.gif"),
@@ -181,8 +204,16 @@ BAD = [
     (["kdtr", "check"], "Missing argument"),
     (["kdtr", "convert", "text.txt", "y.kdtr"], "text.txt: the name must end in .npz or .safetensors"),
     (["kdtr", "convert", "text.npz", "y.kdtr"], "text.npz: not a readable .npz file"),
-    (["demo", "--prompt", "1,x"], "--prompt: got 'x', needs token ids from 0 to 256"),
-    (["demo", "--prompt", "257"], "--prompt: got '257'"),
+    (["demo", "--tokens", "1,x"], "--tokens: got 'x', needs token ids from 0 to 257"),
+    (["demo", "--tokens", "258"], "--tokens: got '258'"),
+    (["demo", "--tokens", ""], "--tokens: got '', needs token ids"),
+    (["demo", "--tokens", "9" * 5000], "--tokens: got '9999"),
+    (["demo", "--tokens", "1" + ",1" * 511], "--tokens: got 512 tokens, needs 1 to 511"),
+    (["demo", "--prompt", "x" * 511], "--prompt: got 512 tokens, needs 1 to 511"),
+    (["demo", "--prompt", "x", "--tokens", "1"], "--prompt, --tokens: got both, needs one of them"),
+    (["demo", K26, "--prompt", "x"], "--prompt: got text, needs --tokens: config.json does not say"),
+    (["demo", "--max-new-tokens", "-1"], "--max-new-tokens: got -1, needs 0 to"),
+    (["demo", "--budget", "-1"], "--budget: got -1, needs 0 to"),
     (["demo", "--temperature", "-1"], "temperature: got -1.0"),
     (["demo", "no-model"], "no-model"),
     (["demo", "--budget", "100000"], "--budget: got 100000, needs at most 4096"),
@@ -191,7 +222,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(arguments) for arguments, _ in BAD])
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(arguments)[-40:] for arguments, _ in BAD])
 def test_an_error_is_one_line_and_status_2_and_leaves_no_file(arguments, message, tmp_path, monkeypatch, capfd):
     (tmp_path / "empty.kdtr").touch()
     (tmp_path / "folder.png").mkdir()

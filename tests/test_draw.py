@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kdtree import DraftTree, ShapeError, draw
-from kdtree.draw.labels import cells, clip, visible
+from kdtree.draw.labels import cells, clip, readable, visible
 from kdtree.draw.picture import place
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -155,6 +155,18 @@ def test_labels_are_visible_and_different_labels_look_different(first, second):
     assert " " not in visible(first)
     assert cells(visible(first)) > 0
     assert (visible(first) == visible(second)) == (first == second)
+
+
+@quick
+@given(st.text(max_size=12) | st.sampled_from(NASTY))
+@example("if x:\n\ty = '\\0'\x1b[31m\r")
+def test_readable_text_keeps_its_lines_and_its_spaces_and_nothing_else_that_cannot_be_seen(text):
+    shown = readable(text)
+    assert shown.count("\n") == text.count("\n")
+    assert shown.replace("\n", "").isprintable()
+    assert readable(shown) == shown
+    if text.isascii() and text.replace("\n", "").isprintable():
+        assert shown == text
 
 
 @quick

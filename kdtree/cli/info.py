@@ -3,17 +3,26 @@
 import platform
 from importlib import import_module
 from importlib.metadata import version
+from math import prod
+from pathlib import Path
 
+import numpy as np
 import typer
 
-from kdtree import ops
-from kdtree.trace import Trace
+from kdtree import kdtr, ops
+from kdtree.drafter_loading import parse_drafter_config
+from kdtree.hf_config import parse_config
+from kdtree.hf_tensors import open_tensors, read_json
+from kdtree.shipped import DRAFTER, TARGET
+from kdtree.trace import SHIPPED
+
+from .options import summary
 
 __all__ = ["info"]
 
 
 def info() -> None:
-    """List versions, backends, devices, ops and shipped traces."""
+    """List versions, backends, devices, ops, shipped traces and models."""
     typer.echo(f"kdtree  {version('kdtree-lab')}")
     typer.echo(f"python  {platform.python_version()} on {platform.machine()} {platform.system()}")
     typer.echo("\nbackends")
@@ -24,9 +33,23 @@ def info() -> None:
         marks = ("yes" if backend in op.backends() else "-" for backend in ("numpy", *ops.LIBRARY))
         typer.echo(f"  {name:23}" + "  ".join(f"{mark:5}" for mark in marks).rstrip())
     typer.echo("\ntraces")
-    for name in Trace.shipped_names():
-        trace = Trace.shipped(name)
-        typer.echo(f"  {name}  {trace!r:.60}  {trace.metadata.get('decoding', '')}")
+    for path in sorted(SHIPPED.glob("*.kdtr")):
+        listing = kdtr.inspect(path)
+        shapes = {entry.name: entry.shape for entry in listing.tensors}
+        typer.echo(f"  {path.stem:9}  {summary(shapes['topk_ids'], listing.metadata)}")
+    target = parse_config(read_json(TARGET / "config.json"))
+    drafter = parse_drafter_config(read_json(DRAFTER / "config.json"))
+    typer.echo("\nmodels")
+    sizes = f"vocabulary {target.vocab_size}, {target.max_position_embeddings} positions"
+    typer.echo(f"  {TARGET.name:12}  {millions(TARGET):.1f} M parameters, {sizes}")
+    typer.echo(f"  {DRAFTER.name:12}  {millions(DRAFTER):.1f} M parameters, L = {drafter.draft_len}")
+
+
+def millions(folder: Path) -> float:
+    """Count the numbers in a checkpoint, without reading them."""
+    with open_tensors(folder, np.float32) as tensors:
+        sizes = [prod(file.get_slice(name).get_shape()) for name, (_, file) in tensors.where.items()]
+    return float(sum(sizes) / 1e6)
 
 
 def state(backend: str, library: str) -> str:

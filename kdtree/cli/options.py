@@ -1,21 +1,27 @@
 """What several commands take or print."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Protocol
 
 import typer
 
+from kdtree.draw.labels import readable
 from kdtree.trace import Trace
 
-__all__ = ["MOST_NODES", "Progress", "TraceArgument", "check_out", "integer", "open_trace", "progress_bar"]
+__all__ = [
+    "MOST_NODES", "SHIPPED_TRACE", "Progress", "TraceArgument", "check_out", "integer", "open_trace", "progress_bar",
+    "summary",
+]  # fmt: skip
 
+SHIPPED_TRACE = "tiny_t05"  # where none is given
 MOST_NODES = 2**20  # of a tree: beyond it arrays alone take gigabytes
 
 TraceArgument = Annotated[
-    Path | None, typer.Argument(help="A trace, .kdtr or .npz (docs/trace.md); the shipped one if left out.")
+    Path | None,
+    typer.Argument(help=f"A trace, .kdtr or .npz (docs/trace.md); the shipped {SHIPPED_TRACE} if left out."),
 ]
 
 
@@ -39,7 +45,14 @@ def check_out(path: Path, formats: tuple[str, ...]) -> None:
 
 def open_trace(path: Path | None) -> Trace:
     """Load the trace that a command was given, or the shipped one."""
-    return Trace.shipped() if path is None else Trace.load(path)
+    return Trace.shipped(SHIPPED_TRACE) if path is None else Trace.load(path)
+
+
+def summary(shape: tuple[int, ...], metadata: Mapping[str, str]) -> str:
+    """Say what a trace holds, and how the target decoded if that was noted."""
+    S, T, L, K = shape
+    decoding = " ".join(readable(metadata.get("decoding", "")).split())
+    return f"{S} sequences x {T} anchors, L = {L}, K = {K}" + f"; {decoding}" * bool(decoding)
 
 
 class Progress(Protocol):

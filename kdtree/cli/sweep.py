@@ -13,7 +13,7 @@ from kdtree.files import atomic_write
 from kdtree.replay import replay
 from kdtree.replay_result import ReplayResult
 
-from .options import MOST_NODES, TraceArgument, check_out, integer, open_trace, progress_bar
+from .options import MOST_NODES, SHIPPED_TRACE, TraceArgument, check_out, integer, open_trace, progress_bar, summary
 
 __all__ = ["sweep"]
 
@@ -51,8 +51,7 @@ def sweep(
             results[name] = replay(recorded, name, wanted, workers=workers, progress=progress)
     for path in out or []:  # first of all: whoever reads the table may leave early
         write(path, results)
-    sequences = len(recorded.topk_ids)
-    typer.echo(f"{trace or 'pilot_t05'}: {sequences} sequences, L = {recorded.draft_len}, K = {recorded.K}")
+    typer.echo(f"{trace or SHIPPED_TRACE}: {summary(recorded.topk_ids.shape, recorded.metadata)}")
     print_table(results)
     for path in out or []:
         typer.echo(f"wrote {path}")

@@ -1,9 +1,10 @@
 """Show any string on one line, so that different strings look different."""
 
+import re
 import unicodedata
 from collections.abc import Callable
 
-__all__ = ["EMPTY", "SPACE", "cells", "clip", "visible"]
+__all__ = ["EMPTY", "SPACE", "cells", "clip", "readable", "visible"]
 
 SPACE = "␣"
 EMPTY = "∅"
@@ -30,6 +31,18 @@ def visible(label: str, can_show: Callable[[str], bool] = lambda character: True
         has_base = plain and (has_base or not is_mark)
         shown.append(sign if has_base else _escape(character))
     return "".join(shown) or EMPTY
+
+
+def readable(text: str, can_show: Callable[[str], bool] = lambda character: True) -> str:
+    r"""Return `text` safe to print and yet easy to read: `visible`, but spaces, newlines and backslashes stay.
+
+    Examples
+    --------
+    >>> print(readable("if x:\n    y = '\\0'\x1b\r"))
+    if x:
+        y = '\0'\x1b\r
+    """
+    return re.sub(r"[^ \n\\]+", lambda part: visible(part[0], can_show), text)
 
 
 def _escape(character: str) -> str:
