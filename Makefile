@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 TORCH_TESTS := tests/test_train.py tests/test_torch_drafter.py tests/test_record_hf.py
 
-.PHONY: demo test test-torch lint bench notebooks clean
+.PHONY: demo test test-torch gpu-test sanitize lint bench notebooks clean
 
 demo: .venv/core ## accept length against budget, with a picture in out/; then a small model writes Python by trees
 	@mkdir -p out
@@ -16,6 +16,15 @@ test: .venv/dev ## every test that needs no GPU
 
 test-torch: .venv/torch ## the tests that need PyTorch and transformers
 	$(BIN)/python -m pytest -n auto $(TORCH_TESTS)
+
+gpu-test: .venv/dev ## the tests that need a CUDA device
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cuda,test]'
+	$(BIN)/python -m pytest -m gpu
+
+sanitize: .venv/dev ## the tests of CUDA kernels on the CPU, under AddressSanitizer and UBSan
+	LD_PRELOAD=$$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+	KDTREE_HOST_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -g -O1" \
+	$(BIN)/python -m pytest -k host tests/test_backends.py tests/test_model_kernels.py
 
 lint: .venv/dev
 	$(BIN)/ruff check

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar, cast
 
@@ -57,8 +57,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 KERNELS = Path(__file__).parent / "kernels"
-LIBRARY = {"numba": "numba", "cuda": "cupy"}  # what each fast backend imports
-REMEDY = {"numba": "pip install numba", "cuda": "pip install 'kdtree-lab[cuda]'"}
+LIBRARY = {"numba": "numba", "cuda": "cupy"}  # what a fast backend imports
+REMEDY = {
+    "numba": "pip install numba",
+    "host": "install g++, for example with apt-get install g++",
+    "cuda": "pip install 'kdtree-lab[cuda]'",
+}
+FILE = {"numba": "numba/{}.py", "host": "cuda/{}.cu", "cuda": "cuda/{}.cu"}  # whose being there registers a kernel
 
 
 class BackendUnavailable(ImportError):
@@ -68,8 +73,9 @@ class BackendUnavailable(ImportError):
 class Op(Generic[P, R]):
     """A function with one meaning and several implementations.
 
-    The truth is the function of this name in `kdtree.reference`; `kdtree/kernels/<backend>/<name>.py` holds the same
-    function for a backend, and that file is its only registration.
+    The truth is the function of this name in `kdtree.reference`; a file in `kdtree/kernels` holds the same function for
+    a backend, and is its only registration: `numba/<name>.py` for "numba", `cuda/<name>.cu` with its wrapper
+    `cuda/<name>.py` for "cuda" and for "host", which runs the CUDA source on the CPU.
     """
 
     def __init__(self, truth: Callable[P, R]) -> None:
@@ -87,7 +93,7 @@ class Op(Generic[P, R]):
 
     def backends(self) -> tuple[str, ...]:
         """Return the backends that have a file for this op; "numpy", the truth, comes first."""
-        return ("numpy", *(backend for backend in LIBRARY if (KERNELS / backend / f"{self.name}.py").is_file()))
+        return ("numpy", *(backend for backend, file in FILE.items() if (KERNELS / file.format(self.name)).is_file()))
 
     def on(self, backend: str) -> Callable[P, R]:
         """Return this op on a backend, or raise BackendUnavailable; nothing is substituted in silence."""
@@ -96,16 +102,21 @@ class Op(Generic[P, R]):
         return self._found[backend]
 
     def _find(self, backend: str) -> Callable[P, R]:
-        if backend not in LIBRARY:
-            raise BackendUnavailable(f"backend: got {backend!r}, needs one of {', '.join(('numpy', *LIBRARY))}")
+        if backend not in FILE:
+            raise BackendUnavailable(f"backend: got {backend!r}, needs one of {', '.join(('numpy', *FILE))}")
         if backend not in self.backends():
             raise BackendUnavailable(f"{self.name} has no {backend} kernel; it runs on {', '.join(self.backends())}")
+        kernels, folder = f"{__package__}.kernels", FILE[backend].partition("/")[0]
         try:
-            importlib.import_module(LIBRARY[backend])
+            library = importlib.import_module("numba" if backend == "numba" else f"{kernels}.{backend}._device")
+            device = None if backend == "numba" else library.device()
         except ImportError as error:
             raise BackendUnavailable(f"backend {backend}: {error}; {REMEDY[backend]}") from error
-        kernel = importlib.import_module(f"{__package__}.kernels.{backend}.{self.name}")
-        return cast(Callable[P, R], getattr(kernel, self.name))
+        kernel = getattr(importlib.import_module(f"{kernels}.{folder}.{self.name}"), self.name)
+        if device is not None:
+            kernel = update_wrapper(partial(kernel, device), kernel)
+            del kernel.__wrapped__  # or inspect would show the device
+        return cast(Callable[P, R], kernel)
 
 
 tree_build = Op(_tree_build)

@@ -2,11 +2,10 @@
 
 import contextlib
 import inspect
-from functools import partial
-from unittest import mock
 
 import numpy as np
 import pytest
+from backends import LAYOUTS, assert_bit_equal, given_to, laid_out, outputs_start_as, pairs, results, taken_from
 from hypothesis import given
 from hypothesis import strategies as st
 from model_strategies import MODEL_ARGUMENTS
@@ -14,27 +13,9 @@ from strategies import ARGUMENTS
 
 from kdtree import ShapeError, TreeError, ops
 
-EXACT_OPS = {name: ops.all_ops()[name] for name in ARGUMENTS}
-PAIRS = [
-    pytest.param(op, backend, id=f"{name}-{backend}", marks=[pytest.mark.gpu] if backend == "cuda" else [])
-    for name, op in EXACT_OPS.items()
-    for backend in op.backends()
-    if backend != "numpy"
-]
-EVERY_KERNEL = pytest.mark.parametrize(("op", "backend"), PAIRS)
-
-
-def results(op, backend, arguments):
-    """Return what the op returns, as a tuple of arrays."""
-    returned = op.on(backend)(*arguments)
-    return returned if isinstance(returned, tuple) else (returned,)
-
-
-def assert_bit_equal(got, expected):
-    assert len(got) == len(expected)
-    for array, other in zip(got, expected, strict=True):
-        assert array.dtype == other.dtype
-        np.testing.assert_array_equal(array, other)
+READERS_OF_PARENTS = ("visibility", "visibility_packed", "visibility_intervals", "retrieve")
+EVERY_KERNEL = pytest.mark.parametrize(("op", "backend"), pairs(ARGUMENTS))
+TRUTH_AND_KERNELS = pytest.mark.parametrize(("op", "backend"), pairs(ARGUMENTS, truth=True))
 
 
 @EVERY_KERNEL
@@ -59,68 +40,34 @@ def test_a_kernel_gives_the_same_bits_twice(op, backend, data):
     assert_bit_equal(results(op, backend, arguments), results(op, backend, arguments))
 
 
-def poisoned(poison, shape, dtype=float):
-    array = np.zeros(shape, dtype)
-    array.view(np.uint8).fill(poison)
-    return array
-
-
 @EVERY_KERNEL
 @given(data=st.data())
 def test_a_kernel_writes_every_element_of_its_outputs(op, backend, data):
     arguments = data.draw(ARGUMENTS[op.name])
     expected = results(op, "numpy", arguments)
     for poison in (0x5A, 0xFF):
-        with mock.patch.object(np, "empty", partial(poisoned, poison)):
+        with outputs_start_as(poison, backend):
             got = results(op, backend, arguments)
         assert_bit_equal(got, expected)
 
 
-@pytest.mark.parametrize("op", EXACT_OPS.values(), ids=EXACT_OPS)
+@TRUTH_AND_KERNELS
 @given(data=st.data())
-def test_inputs_are_not_changed(op, data):
+def test_inputs_are_not_changed(op, backend, data):
     arguments = data.draw(ARGUMENTS[op.name])
     before = [np.array(argument) for argument in arguments]
-    for backend in op.backends():
-        if backend != "cuda":
-            op.on(backend)(*arguments)
-    assert_bit_equal([np.asarray(argument) for argument in arguments], before)
+    inputs = given_to(op, backend, arguments)
+    op.on(backend)(*inputs)
+    assert_bit_equal([np.asarray(taken_from(backend, argument)) for argument in inputs], before)
 
 
-def strided(array):
-    """Return an equal array whose memory runs backwards with gaps."""
-    wide = np.zeros([2 * size for size in array.shape], array.dtype)
-    view = wide[tuple(slice(None, None, -2) for _ in array.shape)]
-    view[...] = array
-    return view
-
-
-def read_only(array):
-    array = array.copy()
-    array.flags.writeable = False
-    return array
-
-
-LAYOUTS = {
-    "strided": strided,
-    "fortran": np.asfortranarray,
-    "big-endian": lambda array: array.astype(array.dtype.newbyteorder(">")),
-    "read-only": read_only,
-    "int64": lambda array: array.astype(np.int64) if array.dtype.kind == "i" else array,
-    "a list": lambda array: array.tolist() if array.dtype.kind == "i" and array.size else array,
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-@pytest.mark.parametrize("op", EXACT_OPS.values(), ids=EXACT_OPS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@TRUTH_AND_KERNELS
 @given(data=st.data())
-def test_the_layout_of_an_input_does_not_matter(op, layout, data):
+def test_the_layout_of_an_input_does_not_matter(op, backend, layout, data):
     arguments = data.draw(ARGUMENTS[op.name])
     expected = results(op, "numpy", arguments)
-    laid_out = [layout(a) if isinstance(a, np.ndarray) else a for a in arguments]
-    for backend in op.backends():
-        if backend != "cuda":
-            assert_bit_equal(results(op, backend, laid_out), expected)
+    assert_bit_equal(results(op, backend, laid_out(op, backend, layout, arguments)), expected)
 
 
 GOOD = {
@@ -133,7 +80,7 @@ GOOD = {
     },
     **{
         name: {"parent_BN": np.array([[-1, 0, 0], [-1, 0, -1]]), "node_count_B": np.array([3, 2])}
-        for name in ("visibility", "visibility_packed", "visibility_intervals", "retrieve")
+        for name in READERS_OF_PARENTS
     },
     "accept_greedy": {
         "token_BN": np.zeros((2, 3), int),
@@ -176,7 +123,7 @@ BAD_VALUES = [  # op, argument, wrong value, error
     ("tree_build", "pad_token", 2**31, ValueError),
     *[
         (op, argument, value, error)
-        for op in ("visibility", "visibility_packed", "visibility_intervals", "retrieve")
+        for op in READERS_OF_PARENTS
         for argument, value, error in [
             ("parent_BN", [-1, 0, 0], ShapeError),
             ("parent_BN", [[-1.0, 0, 0]] * 2, ShapeError),
@@ -209,24 +156,23 @@ BAD_VALUES = [  # op, argument, wrong value, error
 ]
 
 
-@pytest.mark.parametrize(("name", "argument", "value", "error"), BAD_VALUES)
-def test_bad_input_is_the_same_error_on_every_backend_and_names_the_argument(name, argument, value, error):
-    op, messages = ops.all_ops()[name], set()
-    for backend in op.backends():
-        if backend != "cuda":
-            with pytest.raises(error, match=r"got .*needs ") as caught:
-                op.on(backend)(**{**GOOD[name], argument: value})
-            assert type(caught.value) is error
-            assert argument in str(caught.value)
-            messages.add(str(caught.value))
-    assert len(messages) == 1
+@EVERY_KERNEL
+def test_bad_input_is_the_error_of_the_truth_and_names_the_argument(op, backend):
+    for name, argument, value, error in BAD_VALUES:
+        if name == op.name:
+            messages = set()
+            for place in ("numpy", backend):
+                with pytest.raises(error, match=r"got .*needs ") as caught:
+                    results(op, place, {**GOOD[name], argument: value}.values())
+                assert type(caught.value) is error
+                assert argument in str(caught.value)
+                messages.add(str(caught.value))
+            assert len(messages) == 1
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_the_arguments_that_the_bad_ones_are_made_from_are_good(name):
-    for backend in ops.all_ops()[name].backends():
-        if backend != "cuda":
-            ops.all_ops()[name].on(backend)(**GOOD[name])
+@TRUTH_AND_KERNELS
+def test_the_arguments_that_the_bad_ones_are_made_from_are_good(op, backend):
+    results(op, backend, GOOD[op.name].values())
 
 
 def test_every_op_has_a_strategy_and_good_arguments():
@@ -234,31 +180,23 @@ def test_every_op_has_a_strategy_and_good_arguments():
     assert {*ARGUMENTS, *MODEL_ARGUMENTS, "compact_cache"} == set(ops.all_ops())
 
 
-def test_an_empty_batch_of_no_slots_is_walked():
+@pytest.mark.parametrize(("op", "backend"), pairs(["accept_greedy"], truth=True))
+def test_an_empty_batch_of_no_slots_is_walked(op, backend):
     none = np.zeros((0, 0), int)
-    for backend in ("numpy", "numba"):
-        assert ops.accept_greedy.on(backend)(none, none, none, np.zeros(0, int), none).path_BN.shape == (0, 0)
+    assert results(op, backend, [none, none, none, np.zeros(0, int), none])[0].shape == (0, 0)
 
 
-@pytest.mark.parametrize("op", EXACT_OPS.values(), ids=EXACT_OPS)
-def test_an_empty_batch_gives_empty_results(op):
+@TRUTH_AND_KERNELS
+def test_an_empty_batch_gives_empty_results(op, backend):
     empty = [value[:0] if isinstance(value, np.ndarray) else value for value in GOOD[op.name].values()]
-    for backend in op.backends():
-        if backend != "cuda":
-            assert all(len(array) == 0 for array in results(op, backend, empty))
+    assert all(len(array) == 0 for array in results(op, backend, empty))
 
 
-READERS_OF_PARENTS = ("visibility", "visibility_packed", "visibility_intervals", "retrieve")
-
-
-@pytest.mark.parametrize("name", READERS_OF_PARENTS)
-@given(parents=st.lists(st.integers(-2, 6), min_size=1, max_size=6), count=st.integers(-1, 7))
-def test_any_parents_are_a_tree_or_a_tree_error(name, parents, count):
+@pytest.mark.parametrize(("op", "backend"), pairs(READERS_OF_PARENTS, truth=True))
+@given(parents=st.lists(st.integers(-2, 6), max_size=6), count=st.integers(-1, 7))
+def test_any_parents_are_a_tree_or_a_tree_error(op, backend, parents, count):
     """Cycles, parents after children, slots out of range: nothing else comes out, and nothing hangs."""
     in_order = all(0 <= parent < slot for slot, parent in enumerate(parents[:count]) if slot)
     is_tree = 1 <= count <= len(parents) and parents[0] == -1 and in_order
-    op = ops.all_ops()[name]
-    for backend in op.backends():
-        if backend != "cuda":
-            with contextlib.nullcontext() if is_tree else pytest.raises(TreeError):
-                op.on(backend)([parents], [count])
+    with contextlib.nullcontext() if is_tree else pytest.raises(TreeError):
+        results(op, backend, [np.array([parents], int), [count]])

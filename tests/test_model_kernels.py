@@ -1,29 +1,27 @@
-"""The model on numba: within the error budget of each op, and to the same bits whatever stands beside a row."""
+"""The model's kernels: within the error budget of each op, and to the same bits whatever stands beside a row."""
 
 import inspect
-from functools import partial
-from unittest import mock
 
 import numpy as np
 import pytest
+from backends import assert_bit_equal, given_to, laid_out, outputs_start_as, pairs, taken_from
+from backends import results as results_on
 from golden import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_fixtures import random_weights, tiny_config
 from model_strategies import MODEL_ARGUMENTS
 from strategies import parent_batches
-from test_backends import LAYOUTS, poisoned
 from test_golden_model import golden_tree
 from test_transformer import VARIANTS, batch_of
 
-from kdtree import DraftTree, ShapeError, TreeError, kdtr, ops
+from kdtree import DraftTree, ShapeError, TreeError, kdtr
 from kdtree.loading import load_model
 from kdtree.reference import model_ops
 from kdtree.target import Target, model_namespace
 
 NUMBA = model_namespace("numba")
-KERNELS = [name for name in model_ops.__all__ if "numba" in ops.all_ops()[name].backends()]
-EVERY_KERNEL = pytest.mark.parametrize("name", KERNELS)
+EVERY_KERNEL = pytest.mark.parametrize(("op", "backend"), pairs(MODEL_ARGUMENTS))
 FEW = 6  # roundings
 FINER = {np.dtype(np.float32): np.float64, np.dtype(np.float64): np.longdouble}
 
@@ -33,63 +31,59 @@ def results(function, arguments):
     return list(returned) if isinstance(returned, tuple) else [returned]
 
 
-def assert_bit_equal(got, expected):
-    for array, other in zip(got, expected, strict=True):
-        assert (array.dtype, array.shape) == (other.dtype, other.shape)
-        np.testing.assert_array_equal(array, other)
-
-
 def change_floats(change, arguments):
     """Return the arguments with every array of floats changed."""
     return [change(a) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in arguments]
 
 
-def magnitudes(name, arguments):
+def magnitudes(op, arguments):
     """Return, for each result, how large its terms are: what one rounding error is measured by."""
     positive = change_floats(lambda array: np.nan_to_num(np.abs(array)), arguments)
-    if name != "verify_attention":
-        return results(getattr(model_ops, name), positive)  # every map here grows with its terms
+    if op.name != "verify_attention":
+        return results(op, positive)  # every map here grows with its terms
     q_latent, q_rope, kv, _, _, _, scale = positive
     q = np.concatenate([q_latent, q_rope], axis=3)
     largest = scale * np.einsum("bnhx,bsx->bnhs", q, kv).max()  # an error of a score is a factor of a weight
     return [(1 + largest) * kv.max(), largest + 1 + np.log(kv.shape[1])]
 
 
-def assert_within_budget(name, arguments):
-    """Hold a kernel to twice the error of the truth in the same precision, and a few roundings."""
-    dtype = arguments[0].dtype
-    truth = getattr(model_ops, name)
-    got, own = results(getattr(NUMBA, name), arguments), results(truth, arguments)
-    exact = results(truth, change_floats(lambda array: array.astype(FINER[dtype]), arguments))
-    for array, other, right, size in zip(got, own, exact, magnitudes(name, arguments), strict=True):
-        assert (array.dtype, array.shape) == (dtype, other.shape)
+def assert_within_budget(op, backend, arguments):
+    """Hold a kernel to twice the error of the truth in the same precision, and a few roundings; integers exactly."""
+    dtype = next(a.dtype for a in arguments if isinstance(a, np.ndarray) and a.dtype.kind == "f")
+    got, own = results_on(op, backend, arguments), results(op, arguments)
+    exact = results(op, change_floats(lambda array: array.astype(FINER[dtype]), arguments))
+    for array, other, right, size in zip(got, own, exact, magnitudes(op, arguments), strict=True):
+        assert (array.dtype, array.shape) == (other.dtype, other.shape)
+        if array.dtype.kind == "i":
+            np.testing.assert_array_equal(array, other)
+            continue
         where = np.isfinite(right)
         np.testing.assert_array_equal(array[~where], right[~where])
         error = np.abs(np.where(where, array - np.where(where, right, 0), 0))
         budget = 2 * np.abs(np.where(where, other - np.where(where, right, 0), 0)) + FEW * np.finfo(dtype).eps * size
         if (error > budget).any():
             worst = np.unravel_index(np.argmax(error - budget), error.shape)
-            pytest.fail(f"{name}{[int(i) for i in worst]}: got {array[worst]!r}, needs {right[worst]!r}")
+            pytest.fail(f"{op.name}{[int(i) for i in worst]}: got {array[worst]!r}, needs {right[worst]!r}")
 
 
 @EVERY_KERNEL
 @given(data=st.data())
-def test_a_kernel_is_within_twice_the_error_of_the_truth(name, data):
-    assert_within_budget(name, data.draw(MODEL_ARGUMENTS[name]))
+def test_a_kernel_is_within_twice_the_error_of_the_truth(op, backend, data):
+    assert_within_budget(op, backend, data.draw(MODEL_ARGUMENTS[op.name]))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [0.1, 30.0])
-def test_a_long_prefix_is_within_the_error_budget(dtype, scale):
+@pytest.mark.parametrize(("op", "backend"), pairs(["verify_attention"]))
+def test_a_long_prefix_is_within_the_error_budget(op, backend, dtype, scale):
     """More scores than are formed at once, and some too small for exp."""
     rng = np.random.default_rng(0)
     q_latent, q_rope, kv = (
         rng.normal(size=shape).astype(dtype) for shape in ((1, 9, 4, 32), (1, 9, 4, 8), (1, 8009, 40))
     )
     visible_BNN = np.tri(9, dtype=bool)[None]
-    assert_within_budget(
-        "verify_attention", (q_latent, q_rope, kv, np.int32([8000]), visible_BNN, np.int32([9]), scale)
-    )
+    arguments = (q_latent, q_rope, kv, np.int32([8000]), visible_BNN, np.int32([9]), scale)
+    assert_within_budget(op, backend, arguments)
 
 
 def of_rows(function):
@@ -98,16 +92,18 @@ def of_rows(function):
     return [k for k, name in enumerate(names) if name.rpartition("_")[2].startswith("T")]
 
 
-@pytest.mark.parametrize("name", [name for name in model_ops.__all__ if name != "verify_attention"])
+BY_ROW = pairs([name for name in model_ops.__all__ if name != "verify_attention"], truth=True)
+BY_ROW = [pair for pair in BY_ROW if pair.values[1] != "numpy" or "numba" not in pair.values[0].backends()]
+
+
+@pytest.mark.parametrize(("op", "backend"), BY_ROW)
 @given(data=st.data())
-def test_a_row_has_the_bits_that_it_has_alone(name, data):
-    """Of every op of the model on numba, those that run in numpy included."""
-    arguments = data.draw(MODEL_ARGUMENTS[name])
-    function = getattr(NUMBA, name)
-    together, of_row = results(function, arguments), of_rows(function)
+def test_a_row_has_the_bits_that_it_has_alone(op, backend, data):
+    arguments = data.draw(MODEL_ARGUMENTS[op.name])
+    together, of_row = results_on(op, backend, arguments), of_rows(op.truth)
     for t in range(len(arguments[of_row[0]])):
         alone = [a[t : t + 1] if k in of_row else a for k, a in enumerate(arguments)]
-        assert_bit_equal(results(function, alone), [array[t : t + 1] for array in together])
+        assert_bit_equal(results_on(op, backend, alone), [array[t : t + 1] for array in together])
 
 
 @given(MODEL_ARGUMENTS["linear"])
@@ -143,13 +139,14 @@ def test_a_slot_has_the_bits_that_it_has_alone_behind_what_it_sees(arguments):
             assert_bit_equal(alone, [array[b : b + 1, i : i + 1] for array in together])
 
 
-@given(MODEL_ARGUMENTS["verify_attention"])
-def test_a_slot_that_sees_nothing_weighs_nothing(arguments):
+@pytest.mark.parametrize(("op", "backend"), pairs(["verify_attention"]))
+@given(arguments=MODEL_ARGUMENTS["verify_attention"])
+def test_a_slot_that_sees_nothing_weighs_nothing(op, backend, arguments):
     *_, prefix_len_B, visible_BNN, node_count_B, _ = arguments
     real_BN = np.arange(visible_BNN.shape[1]) < node_count_B[:, None]
     seen_BN = prefix_len_B[:, None] + (visible_BNN & real_BN[:, None]).sum(axis=2)
     empty_BN = (seen_BN == 0) | ~real_BN
-    latent_BNHC, lse_BNH = NUMBA.verify_attention(*arguments)
+    latent_BNHC, lse_BNH = results_on(op, backend, arguments)
     assert (latent_BNHC[empty_BN] == 0).all()
     assert np.isneginf(lse_BNH[empty_BN]).all()
     assert np.isfinite(latent_BNHC).all()  # the NaN in padded slots came to nobody
@@ -158,42 +155,43 @@ def test_a_slot_that_sees_nothing_weighs_nothing(arguments):
 
 @EVERY_KERNEL
 @given(data=st.data())
-def test_a_kernel_of_the_model_writes_every_element_and_changes_no_input(name, data):
-    arguments = data.draw(MODEL_ARGUMENTS[name])
+def test_a_kernel_of_the_model_writes_every_element_and_changes_no_input(op, backend, data):
+    arguments = data.draw(MODEL_ARGUMENTS[op.name])
     before = [np.array(argument) for argument in arguments]
-    expected = results(getattr(NUMBA, name), arguments)
+    inputs = given_to(op, backend, arguments)
+    expected = results_on(op, backend, inputs)
     for poison in (0x5A, 0xFF):
-        with mock.patch.object(np, "empty", partial(poisoned, poison)):
-            assert_bit_equal(results(getattr(NUMBA, name), arguments), expected)
-    assert_bit_equal([np.asarray(argument) for argument in arguments], before)
+        with outputs_start_as(poison, backend):
+            assert_bit_equal(results_on(op, backend, inputs), expected)
+    assert_bit_equal([np.asarray(taken_from(backend, argument)) for argument in inputs], before)
 
 
 @EVERY_KERNEL
 @pytest.mark.parametrize("layout", ["strided", "fortran", "read-only"])
 @settings(max_examples=15)
 @given(data=st.data())
-def test_the_layout_of_an_input_of_a_model_kernel_does_not_matter(name, layout, data):
-    arguments = data.draw(MODEL_ARGUMENTS[name])
-    laid_out = [LAYOUTS[layout](a) if isinstance(a, np.ndarray) else a for a in arguments]
-    assert_bit_equal(results(getattr(NUMBA, name), laid_out), results(getattr(NUMBA, name), arguments))
+def test_the_layout_of_an_input_of_a_model_kernel_does_not_matter(op, backend, layout, data):
+    arguments = data.draw(MODEL_ARGUMENTS[op.name])
+    other = laid_out(op, backend, layout, arguments)
+    assert_bit_equal(results_on(op, backend, other), results_on(op, backend, arguments))
 
 
-def errors(name, arguments):
-    """Return the error of each backend, as its class and message."""
-    for function in (getattr(model_ops, name), getattr(NUMBA, name)):
+def errors(op, backend, arguments):
+    """Return the error of the truth and of a backend, as its class and message."""
+    for place in ("numpy", backend):
         with pytest.raises(ValueError) as caught:
-            function(*arguments)
+            results_on(op, place, arguments)
         yield type(caught.value), str(caught.value)
 
 
 @EVERY_KERNEL
 @settings(max_examples=15)
 @given(data=st.data())
-def test_a_wrong_rank_is_the_error_of_the_truth(name, data):
-    arguments = list(data.draw(MODEL_ARGUMENTS[name]))
+def test_a_wrong_rank_is_the_error_of_the_truth(op, backend, data):
+    arguments = list(data.draw(MODEL_ARGUMENTS[op.name]))
     k = data.draw(st.sampled_from([k for k, a in enumerate(arguments) if isinstance(a, np.ndarray)]))
     arguments[k] = arguments[k][None]
-    truth, kernel = errors(name, arguments)
+    truth, kernel = errors(op, backend, arguments)
     assert truth == kernel == (ShapeError, truth[1])
 
 
@@ -230,13 +228,15 @@ def ones(name, dtype):
     return arguments
 
 
-@pytest.mark.parametrize(("name", "k", "value", "error"), WRONG)
-def test_a_wrong_argument_is_the_error_of_the_truth(name, k, value, error):
-    arguments = ones(name, np.float64)
-    getattr(NUMBA, name)(*arguments)
-    arguments[k] = value
-    truth, kernel = errors(name, arguments)
-    assert truth == kernel == (error, truth[1])
+@pytest.mark.parametrize(("op", "backend"), pairs(ONES))
+def test_a_wrong_argument_is_the_error_of_the_truth(op, backend):
+    for name, k, value, error in WRONG:
+        if name == op.name:
+            arguments = ones(name, np.float64)
+            results_on(op, backend, arguments)
+            arguments[k] = value
+            truth, kernel = errors(op, backend, arguments)
+            assert truth == kernel == (error, truth[1])
 
 
 def test_experts_are_added_in_the_order_of_their_index():
@@ -248,17 +248,18 @@ def test_experts_are_added_in_the_order_of_their_index():
 
 
 @pytest.mark.parametrize("expert", [-1, 2])
-def test_an_expert_that_is_not_there_is_refused_before_memory_is_read(expert):
+@pytest.mark.parametrize(("op", "backend"), pairs(["moe"]))
+def test_an_expert_that_is_not_there_is_refused_before_memory_is_read(op, backend, expert):
     arguments = ones("moe", np.float64)
     arguments[1][1, 0] = expert
     with pytest.raises(ValueError, match=f"expert_TK: got {expert} at row 1, needs 0 to 1"):
-        NUMBA.moe(*arguments)
+        results_on(op, backend, arguments)
 
 
-@EVERY_KERNEL
-def test_half_precision_is_refused_by_the_name_of_the_argument(name):
+@pytest.mark.parametrize(("op", "backend"), pairs(ONES))
+def test_half_precision_is_refused_by_the_name_of_the_argument(op, backend):
     with pytest.raises(ShapeError, match="got dtype float16, needs float32 or float64"):
-        getattr(NUMBA, name)(*ones(name, np.float16))
+        results_on(op, backend, ones(op.name, np.float16))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

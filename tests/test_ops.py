@@ -21,7 +21,8 @@ def test_an_op_looks_like_its_truth(op):
 def test_an_op_is_named_like_its_file(op):
     assert op.truth.__module__ == f"kdtree.reference.{op.name}"
     for backend in set(op.backends()) - {"numpy", "cuda"}:
-        assert op.on(backend).__module__ == f"kdtree.kernels.{backend}.{op.name}"
+        folder = "cuda" if backend == "host" else backend
+        assert op.on(backend).__module__ == f"kdtree.kernels.{folder}.{op.name}"
 
 
 def test_calling_an_op_runs_the_truth():
@@ -29,7 +30,7 @@ def test_calling_an_op_runs_the_truth():
 
 
 def test_an_unknown_backend_is_refused_with_the_known_ones():
-    with pytest.raises(BackendUnavailable, match="got 'tpu', needs one of numpy, numba, cuda"):
+    with pytest.raises(BackendUnavailable, match="got 'tpu', needs one of numpy, numba, host, cuda"):
         ops.tree_build.on("tpu")
 
 
@@ -62,6 +63,23 @@ def test_a_missing_library_is_refused_with_its_remedy():
         "import kdtree.ops\ntry: kdtree.ops.retrieve.on('numba')\nexcept kdtree.ops.BackendUnavailable as e: print(e)"
     )
     assert run(code, "numba", "llvmlite").stdout == "backend numba: blocked: numba; pip install numba\n"
+
+
+def test_a_missing_compiler_is_refused_with_its_remedy():
+    code = (
+        "import os, kdtree.ops\nos.environ['PATH'] = ''\n"
+        "try: kdtree.ops.retrieve.on('host')\nexcept kdtree.ops.BackendUnavailable as e: print(e)"
+    )
+    needs = "backend host: g++ is not on the path; install g++, for example with apt-get install g++\n"
+    assert run(code).stdout == needs
+
+
+def test_a_missing_cupy_is_refused_with_its_remedy_and_wrappers_do_without():
+    code = (
+        "import kdtree.ops, kdtree.kernels.cuda.retrieve\n"
+        "try: kdtree.ops.retrieve.on('cuda')\nexcept kdtree.ops.BackendUnavailable as e: print(e)"
+    )
+    assert run(code, "cupy").stdout == "backend cuda: blocked: cupy; pip install 'kdtree-lab[cuda]'\n"
 
 
 def test_importing_kdtree_needs_numpy_alone():

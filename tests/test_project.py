@@ -135,6 +135,37 @@ def test_every_make_command_in_the_documents_is_a_target():
     assert {"demo", "test", "lint"} <= used <= targets
 
 
+def shell(command, folder):
+    """Run a command of the documents or the Makefile; they say `kdtree` or $(BIN)/kdtree."""
+    command = command.replace("$(BIN)/", "")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, ""), command
+    return done.stdout
+
+
+README_COMMANDS = re.findall(r"^(kdtree .*)", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", README_COMMANDS, ids=[command.split("  ")[0] for command in README_COMMANDS])
+def test_the_commands_of_the_readme_run(command, tmp_path):
+    assert shell(command, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == re.findall(r"--out (\S+)", command)
+
+
+def test_make_demo_sweeps_the_shipped_trace_and_runs_the_shipped_pair(tmp_path):
+    recipe = re.search(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE).group(1)
+    said = "".join(shell(line.strip().lstrip("@"), tmp_path) for line in recipe.splitlines())
+    assert said.startswith("tiny_t05: ")
+    assert "the shipped tiny-drafter" in said
+    assert said.endswith("identical: yes\n")
+    assert (tmp_path / "out" / "accept_length.png").read_bytes().startswith(b"\x89PNG")
+    counted = re.search(r"target passes +(\d+) +(\d+) +(\d+)", said).groups()
+    told = re.search(r"256 bytes in (\d+) passes.*?takes (\d+),", (ROOT / "README.md").read_text(), re.DOTALL).groups()
+    assert counted == ("256", told[1], told[0])
+
+
 def test_files_are_short():
     long = {
         path: lines
