@@ -57,7 +57,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 KERNELS = Path(__file__).parent / "kernels"
-LIBRARY = {"numba": "numba", "cuda": "cupy"}  # what a fast backend imports
 REMEDY = {
     "numba": "pip install numba",
     "host": "install g++, for example with apt-get install g++",

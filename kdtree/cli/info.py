@@ -5,6 +5,7 @@ from importlib import import_module
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
+from shutil import which
 
 import numpy as np
 import typer
@@ -20,17 +21,20 @@ from .options import summary
 
 __all__ = ["info"]
 
+BACKENDS = ("numpy", *ops.FILE)
+LIBRARY = {"cuda": "cupy"}
+
 
 def info() -> None:
     """List versions, backends, devices, ops, shipped traces and models."""
     typer.echo(f"kdtree  {version('kdtree-lab')}")
     typer.echo(f"python  {platform.python_version()} on {platform.machine()} {platform.system()}")
     typer.echo("\nbackends")
-    for backend, library in {"numpy": "numpy", **ops.LIBRARY}.items():
-        typer.echo(f"  {backend:6}  {state(backend, library)}")
-    typer.echo("\nops" + " " * 22 + "  ".join(f"{backend:5}" for backend in ("numpy", *ops.LIBRARY)))
+    for backend in BACKENDS:
+        typer.echo(f"  {backend:6}  {state(backend)}")
+    typer.echo("\nops" + " " * 22 + "  ".join(f"{backend:5}" for backend in BACKENDS))
     for name, op in ops.all_ops().items():
-        marks = ("yes" if backend in op.backends() else "-" for backend in ("numpy", *ops.LIBRARY))
+        marks = ("yes" if backend in op.backends() else "-" for backend in BACKENDS)
         typer.echo(f"  {name:23}" + "  ".join(f"{mark:5}" for mark in marks).rstrip())
     typer.echo("\ntraces")
     for path in sorted(SHIPPED.glob("*.kdtr")):
@@ -52,8 +56,12 @@ def millions(folder: Path) -> float:
     return float(sum(sizes) / 1e6)
 
 
-def state(backend: str, library: str) -> str:
-    """Say which version of the library is here and which devices it sees, or why it does not run."""
+def state(backend: str) -> str:
+    """Say which version of what runs a backend is here and which devices it sees, or why it does not run."""
+    if backend == "host":
+        compiler = which("g++")
+        return f"g++ at {compiler}" if compiler else f"no g++; {ops.REMEDY[backend]}"
+    library = LIBRARY.get(backend, backend)
     try:
         module = import_module(library)
     except ImportError:
