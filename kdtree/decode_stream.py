@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from .decode_result import Decoded, Reason
 from .drafters import DraftSession
-from .reference.arrays import Float, Index, integers
+from .reference.arrays import Float, Index, integers, rectangular
 
 __all__ = ["Limits", "Stream", "open_streams"]
 
@@ -67,7 +66,7 @@ def open_streams(prompts: Sequence[ArrayLike], vocab_size: int, limits: Limits) 
         raise ValueError("prompts: got none, needs one or more")
     streams = []
     for s, prompt in enumerate(prompts):
-        shape = np.shape(prompt)
+        shape = rectangular(f"prompts[{s}]", prompt).shape
         if len(shape) != 1 or not 1 <= shape[0] <= limits.context:
             raise ValueError(f"prompts: got shape {shape} at sequence {s}, needs 1 to {limits.context} tokens")
         known = integers(f"prompts[{s}]", prompt).tolist()

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .hf_config import rope
-from .hf_tensors import Tensors, one_dtype, open_tensors, read_json
+from .hf_tensors import Tensors, one_dtype, open_tensors, parsed
 from .hf_values import Json, ModelError, number, one, only, table, whole
 from .reference.drafter_config import DrafterConfig, default_target_layer_ids
 from .reference.drafter_weights import DrafterLayer, DrafterWeights
@@ -61,11 +61,7 @@ def load_drafter(folder: str | PathLike[str], dtype: DTypeLike = np.float32) -> 
     """
     precision = one_dtype(dtype)
     folder = Path(fspath(folder))
-    given = read_json(folder / "config.json")
-    try:
-        config = parse_drafter_config(given)
-    except ModelError as error:
-        raise ModelError(f"{folder / 'config.json'}: {error}") from None
+    config = parsed(folder / "config.json", parse_drafter_config)
     with open_tensors(folder, precision) as tensors:
         weights = read_weights(tensors, config)
         for name in sorted(tensors.where.keys() - tensors.taken):

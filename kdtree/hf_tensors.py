@@ -1,10 +1,10 @@
 """Read the tensors of a checkpoint folder by name, from one .safetensors file or from shards with an index."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -12,7 +12,9 @@ from numpy.typing import DTypeLike, NDArray
 from .hf_values import Json, ModelError, table
 from .reference.arrays import Float
 
-__all__ = ["Tensors", "one_dtype", "open_tensors", "read_json"]
+__all__ = ["Tensors", "one_dtype", "open_tensors", "parsed", "read_json"]
+
+Parsed = TypeVar("Parsed")
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -38,6 +40,15 @@ def read_json(path: Path) -> Json:
         return table(str(path), json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, RecursionError) as error:
         raise error if isinstance(error, ModelError) else ModelError(f"{path}: not JSON: {error}") from None
+
+
+def parsed(path: Path, parse: Callable[[Json], Parsed]) -> Parsed:
+    """Return what `parse` makes of the object in a JSON file; ModelError names the file."""
+    given = read_json(path)
+    try:
+        return parse(given)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
 
 
 class Tensors:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .hf_config import HfConfig, parse_config, read_config
-from .hf_tensors import Tensors, one_dtype, open_tensors, read_json
+from .hf_tensors import Tensors, one_dtype, open_tensors, parsed
 from .hf_values import ModelError
 from .reference.arrays import Float
 from .reference.int4 import GROUP, NIBBLES
@@ -74,11 +74,7 @@ def load_model(folder: str | PathLike[str], dtype: DTypeLike = np.float32, *, in
     """
     precision = one_dtype(dtype)
     folder = Path(fspath(folder))
-    given = read_json(folder / "config.json")
-    try:
-        config = read_config(given)
-    except ModelError as error:
-        raise ModelError(f"{folder / 'config.json'}: {error}") from None
+    config = parsed(folder / "config.json", read_config)
     with open_tensors(folder, precision) as tensors:
         return Reader(tensors, prefix_of(tensors), config, int4_rounded).weights()
 

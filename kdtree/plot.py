@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from .draw.labels import cells, clip
 from .draw.look import ACCEPTED, INK, PAPER, PLAIN, edge_width, percent, shade
 from .draw.picture import Picture, picture
+from .plot_cells import budget_axis, font_check
 from .tree import DraftTree
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def tree(
     """
     from matplotlib import pyplot as plt
 
-    shown = picture(tree, label, path, _font_check())
+    shown = picture(tree, label, path, font_check())
     steps, rows = int(tree.depth_N.max()) + 1, shown.row_count
     if ax is None:
         wide, high = steps * _column(min(max(map(cells, shown.label_N)), LONGEST)), ROW * rows
@@ -86,14 +87,6 @@ def tree(
     figure.draw_without_rendering()  # lays out, so that the size of the axes is known
     _draw_nodes(tree, shown, ax, *_fit(ax, steps, rows, shown.label_N))
     return ax
-
-
-def _font_check() -> Callable[[str], bool]:
-    """Return a function that tells whether the font has a character, bold too."""
-    from matplotlib.font_manager import FontProperties, findfont, get_font
-
-    fonts = [get_font(findfont(FontProperties(weight=weight))) for weight in ("normal", "bold")]
-    return lambda character: all(font.get_char_index(ord(character)) for font in fonts)
 
 
 def _column(cells: float) -> float:
@@ -222,7 +215,7 @@ def accept_curve(results: Mapping[str, AcceptLengths], ax: "Axes | None" = None)
         few = marker if len(own) <= FEW else ""
         (lines[name],) = ax.plot(own, tau, color=colour, linestyle=style, marker=few, markersize=4.5)
     ax.set(xlabel="node budget (drafted nodes verified per round)", ylabel="accept length (tokens per round)")
-    _budget_axis(ax, budgets)
+    budget_axis(ax, budgets)
     ax.update_datalim([(budgets[0], 1.0)])
     ax.autoscale_view()
     ranking = sorted(results, key=lambda name: -results[name].tau[max(results[name].tau)])
@@ -241,13 +234,3 @@ def _check(results: Mapping[str, AcceptLengths]) -> None:
                 raise ValueError(f"results[{name!r}].tau: got budget {budget}, needs 0 or more")
             if budget not in result.tau_interval:
                 raise ValueError(f"results[{name!r}].tau_interval: got nothing for budget {budget}, needs its interval")
-
-
-def _budget_axis(ax: "Axes", budgets: list[int]) -> None:
-    """Scale x by log2, from 1 on, with a tick at 0 and at each power of 2 in reach."""
-    powers = [2**e for e in range(max(budgets).bit_length()) if budgets[0] <= 2**e]
-    ticks = [0, *powers] if budgets[0] == 0 else powers
-    ticks = ticks if len(ticks) > 1 else budgets
-    ax.set_xscale("symlog", base=2, linthresh=1, linscale=0.5)
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.minorticks_off()

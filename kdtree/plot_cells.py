@@ -1,5 +1,6 @@
-"""Axes, cells and colours that the drawings of diagnostics share."""
+"""Axes, cells, fonts and colours that drawings share."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
-__all__ = ["GREY", "axes", "cells", "depth_axis", "depth_cells", "frame", "gradient", "key", "short", "write"]
+__all__ = [
+    "GREY", "axes", "budget_axis", "cells", "depth_axis", "depth_cells", "font_check", "frame", "gradient", "key",
+    "short", "write",
+]  # fmt: skip
 
 GREY = "#8c959f"
 CELL = 0.55, 0.38  # inches, in a figure of its own
@@ -66,6 +70,24 @@ def depth_cells(ax: "Axes", L: int) -> None:
 def depth_axis(ax: "Axes", L: int) -> None:
     """Label x by depth, from 1 on, with at most 16 ticks."""
     ax.set(xlabel=DEPTH, xlim=(0.5, L + 0.5), xticks=range(1, L + 1, -(-L // 16)))
+
+
+def budget_axis(ax: "Axes", budgets: list[int]) -> None:
+    """Scale x by log2, from 1 on, with a tick at 0 and at each power of 2 in reach."""
+    powers = [2**e for e in range(max(budgets).bit_length()) if budgets[0] <= 2**e]
+    ticks = [0, *powers] if budgets[0] == 0 else powers
+    ticks = ticks if len(ticks) > 1 else budgets
+    ax.set_xscale("symlog", base=2, linthresh=1, linscale=0.5)
+    ax.set_xticks(ticks, [str(tick) for tick in ticks])
+    ax.minorticks_off()
+
+
+def font_check() -> Callable[[str], bool]:
+    """Return a function that tells whether the font has a character, bold too."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    fonts = [get_font(findfont(FontProperties(weight=weight))) for weight in ("normal", "bold")]
+    return lambda character: all(font.get_char_index(ord(character)) for font in fonts)
 
 
 def gradient(n: int) -> list[tuple[float, ...]]:

@@ -13,8 +13,21 @@ from numpy.typing import NDArray
 
 from .diagnostics import AfterSibling, Calibration, Reliability, RoundEnds, Surrogate
 from .draw.labels import clip, visible
-from .plot import COLOURS, _budget_axis, _font_check
-from .plot_cells import GREY, axes, cells, depth_axis, depth_cells, frame, gradient, key, short, write
+from .plot import COLOURS
+from .plot_cells import (
+    GREY,
+    axes,
+    budget_axis,
+    cells,
+    depth_axis,
+    depth_cells,
+    font_check,
+    frame,
+    gradient,
+    key,
+    short,
+    write,
+)
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -59,7 +72,7 @@ def marginals(trace: Trace, sequence: int, anchor: int, ax: "Axes | None" = None
     prob_LK = np.exp(trace.topk_log_probs[sequence, anchor].astype(np.float64))
     target_L = trace.continuation[sequence, anchor + 1 : anchor + 1 + L]
     ax = cells(ax, L, shown + 1)
-    can_show = _font_check()
+    can_show = font_check()
 
     def name(token: int) -> str:
         return clip(visible(trace.label(token), can_show), 5)
@@ -237,7 +250,7 @@ def surrogate(found: Mapping[str, Surrogate], ax: "Axes | None" = None) -> "Axes
         for kind, value_G, style in (("promised", result.expected_G, "o--"), ("achieved", result.achieved_G, "s-")):
             label = f"{name}: {kind}"
             ax.plot(result.budget_G[order], value_G[order], style, color=colour, markersize=4, label=label)
-    _budget_axis(ax, sorted({int(budget) for result in found.values() for budget in result.budget_G}))
+    budget_axis(ax, sorted({int(budget) for result in found.values() for budget in result.budget_G}))
     ax.set(xlabel="node budget (drafted nodes verified per round)", ylabel="accept length (tokens per round)")
     ax.legend(frameon=False)
     return ax

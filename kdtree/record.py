@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .reference.arrays import Float, Index, count, integers
+from .reference.arrays import Float, Index, count, integers, rectangular
 from .reference.errors import ShapeError
 from .reference.top_k import best_tokens
 from .sampling import Sampler, greedy
@@ -15,6 +15,7 @@ from .trace import Trace
 __all__ = [
     "LogitsOf",
     "Recorded",
+    "check_limits",
     "check_tokens",
     "log_probs",
     "next_token",
@@ -87,8 +88,8 @@ def record(
     Raises
     ------
     ValueError
-        A prompt is empty or has a token that is none, an argument is out of range, or a callable returns a wrong or
-        another shape, NaN, +inf, or no floats. The message names the callable, the sequence and the anchor.
+        A prompt is empty or has a token that is none, an argument is out of range, or a callable fails or returns a
+        wrong or another shape, NaN, +inf, or no floats. The message names the callable, the sequence and the anchor.
 
     Cost
     ----
@@ -117,10 +118,7 @@ def record(
     array([[1, 0],
            [2, 0]], dtype=int32)
     """
-    anchors, K = count("anchors", anchors), count("K", K)
-    stops = frozenset(count("stop_tokens", token) for token in stop_tokens)
-    if not anchors or not K:
-        raise ValueError(f"anchors, K: got {anchors} and {K}, needs 1 or more of each")
+    anchors, K, stops = check_limits(anchors, K, stop_tokens)
     writer = Writer(target, drafter, sampler)
     recorded = []
     for s, prompt_P in enumerate(open_prompts(prompts)):
@@ -170,7 +168,7 @@ class Writer:
         where = f"{name}, {where}"
         try:
             answer = np.asarray(self._ask[name](np.array(known, np.int32)))
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError, LookupError) as error:
             raise ValueError(f"{where}: {error}") from error
         if answer.dtype not in (np.float16, np.float32, np.float64):
             raise ShapeError(f"{where}: got dtype {answer.dtype}, needs float32, float64 or float16")
@@ -181,10 +179,21 @@ class Writer:
         first = self._shapes.setdefault(name, answer.shape)
         if answer.shape != first:
             raise ShapeError(f"{where}: got shape {answer.shape}, needs that of its first answer, {first}")
+        wide = name == "target" and answer.dtype == np.float64  # a trace holds the drafter's rows in float32
+        with np.errstate(over="ignore"):
+            answer = np.asarray(answer, np.float64 if wide else np.float32)
         for place in np.argwhere(np.isnan(answer) | (answer == np.inf)):
             got = answer[tuple(place)]
             raise ValueError(f"{where}: got {got} at {place.tolist()}, needs finite numbers, or -inf for no candidate")
-        return np.asarray(answer, np.float64 if answer.dtype == np.float64 else np.float32)
+        return answer
+
+
+def check_limits(anchors: int, K: int, stop_tokens: Iterable[int]) -> tuple[int, int, frozenset[int]]:
+    """Return the three as `record` uses them, or raise ValueError."""
+    anchors, K = count("anchors", anchors), count("K", K)
+    if not anchors or not K:
+        raise ValueError(f"anchors, K: got {anchors} and {K}, needs 1 or more of each")
+    return anchors, K, frozenset(count("stop_tokens", token) for token in stop_tokens)
 
 
 def open_prompts(prompts: Sequence[ArrayLike]) -> list[Index]:
@@ -192,7 +201,7 @@ def open_prompts(prompts: Sequence[ArrayLike]) -> list[Index]:
     if len(prompts) == 0:
         raise ValueError("prompts: got none, needs one or more")
     for s, prompt in enumerate(prompts):
-        if len(shape := np.shape(prompt)) != 1 or shape[0] == 0:
+        if len(shape := rectangular(f"prompts[{s}]", prompt).shape) != 1 or shape[0] == 0:
             raise ValueError(f"prompts: got shape {shape} at sequence {s}, needs 1 or more tokens")
     opened = [integers(f"prompts[{s}]", prompt) for s, prompt in enumerate(prompts)]
     for s, prompt_P in enumerate(opened):

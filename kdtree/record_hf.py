@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .drafter_loading import parse_drafter_config
-from .hf_tensors import open_tensors, read_json
-from .record import Recorded, check_tokens, next_token, open_prompts, trace_of
-from .reference.arrays import Float, Index, count
-from .reference.drafter_config import DrafterConfig
+from .drafters.block_diffusion import check_fit
+from .hf_tensors import open_tensors, parsed
+from .record import Recorded, check_limits, check_tokens, next_token, open_prompts, trace_of
+from .reference.arrays import Float, Index
 from .sampling import Sampler, greedy
 from .trace import Trace
 
@@ -76,12 +76,10 @@ def record_hf(
     """
     import torch
 
-    anchors, K = count("anchors", anchors), count("K", K)
-    stops = frozenset(count("stop_tokens", token) for token in stop_tokens)
-    if not anchors or not K:
-        raise ValueError(f"anchors, K: got {anchors} and {K}, needs 1 or more of each")
+    anchors, K, stops = check_limits(anchors, K, stop_tokens)
     module = load_torch_drafter(drafter, model) if isinstance(drafter, str | PathLike) else drafter
-    check_fit(module.config, model)
+    V, D = model.get_input_embeddings().weight.shape
+    check_fit(module.config, V, D, model.config.get_text_config().num_hidden_layers)
     recorded, opened = [], open_prompts(prompts)
     for s, prompt_P in enumerate(opened):
         with torch.inference_mode():
@@ -106,7 +104,7 @@ def load_torch_drafter(folder: str | PathLike[str], model: Any) -> "TorchDrafter
     from .torch_drafter import TorchDrafter
 
     folder = Path(fspath(folder))
-    module = TorchDrafter(parse_drafter_config(read_json(folder / "config.json")))
+    module = TorchDrafter(parsed(folder / "config.json", parse_drafter_config))
     with open_tensors(folder, np.float32) as tensors:
         state = {
             name: torch.from_numpy(tensors.floats(name, *value.shape)) for name, value in module.state_dict().items()
@@ -116,19 +114,6 @@ def load_torch_drafter(folder: str | PathLike[str], model: Any) -> "TorchDrafter
     module.load_state_dict(state)
     placed: TorchDrafter = module.to(model.device, model.dtype).eval()
     return placed
-
-
-def check_fit(config: DrafterConfig, model: Any) -> None:
-    """Raise ValueError unless a drafter of this config can listen to the model."""
-    text = model.config.get_text_config()
-    V, D = model.get_input_embeddings().weight.shape
-    if config.hidden_size != D:
-        raise ValueError(f"hidden_size: got {config.hidden_size}, needs the target's, {D}")
-    if config.mask_token_id >= V:
-        raise ValueError(f"mask_token_id: got {config.mask_token_id}, needs 0 to {V - 1}")
-    last = text.num_hidden_layers - 1
-    if max(config.target_layer_ids) >= last:  # what comes out of the last is normed before it is returned
-        raise ValueError(f"target_layer_ids: got {config.target_layer_ids}, needs layers before the last, {last}")
 
 
 class Text(NamedTuple):

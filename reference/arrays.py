@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .errors import ShapeError
 
-__all__ = ["Bool", "Float", "Index", "Words", "count", "floats", "integers", "sizes"]
+__all__ = ["Bool", "Float", "Index", "Words", "count", "floats", "integers", "rectangular", "sizes"]
 
 Bool: TypeAlias = NDArray[np.bool_]
 Float: TypeAlias = NDArray[np.floating[Any]]

@@ -119,6 +119,22 @@ def test_a_reader_of_the_demo_that_stops_early_gets_no_complaint():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_closed_stderr_hides_the_bars_and_nothing_else():
+    for command in ("demo --max-new-tokens 2", "sweep --budgets 1"):
+        done = subprocess.run(
+            ["bash", "-c", f"{KDTREE} {command} 2>&-"], stdout=subprocess.PIPE, text=True, timeout=120
+        )
+        assert done.returncode == 0
+        assert len(done.stdout.splitlines()) > 3
+
+
+def test_a_seed_is_refused_before_anything_is_said():
+    for temperature in ("0", "0.5"):
+        done = run("demo", K26, "--seed", "-1", "--temperature", temperature)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("kdtree: --seed: got -1, needs 0 to")
+
+
 def test_any_bytes_are_a_prompt_and_an_output_in_ascii_gets_the_whole_demo():
     prompt = b"\xff\x1b\xc3\xa9".decode(errors="surrogateescape")
     done = run("demo", "--max-new-tokens", "8", "--prompt", prompt, PYTHONIOENCODING="ascii", **CALM)

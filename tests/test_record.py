@@ -152,6 +152,7 @@ WRONG = [
     (np.full((L, V), np.inf), None, r"got inf at \[0, 0\], needs finite numbers"),
     (np.zeros((L - 1, V)), None, r"got shape \(2, 11\), needs that of its first answer, \(3, 11\)"),
     (np.zeros((L, V), int), "got dtype int64, needs float32", "got dtype int64, needs float32"),
+    (np.full((L, V), 1e39), None, r"got inf at \[0, 0\], needs finite numbers"),  # in float32
     ([[1.0], [1.0, 2.0]], "inhomogeneous", "inhomogeneous"),
 ]
 
@@ -171,11 +172,12 @@ def test_a_drafter_of_another_vocabulary_is_refused():
         record(lambda prefix: np.zeros((L, V + 1)), target, [[1]], anchors=T)
 
 
-def test_an_error_of_a_callable_is_named():
+@pytest.mark.parametrize("error", [RuntimeError, IndexError, KeyError, TypeError])
+def test_an_error_of_a_callable_is_named(error):
     def broken(prefix):
-        raise RuntimeError("out of memory")
+        raise error("out of memory")
 
-    with pytest.raises(ValueError, match="^drafter, sequence 0, anchor 0: out of memory"):
+    with pytest.raises(ValueError, match="^drafter, sequence 0, anchor 0: '?out of memory"):
         record(broken, target, [[1]], anchors=T)
 
 
@@ -191,6 +193,7 @@ def test_a_sampler_that_returns_no_token_is_refused(token):
         ({"prompts": []}, "prompts: got none, needs one or more"),
         ({"prompts": [[1], []]}, r"prompts: got shape \(0,\) at sequence 1, needs 1 or more tokens"),
         ({"prompts": [[1], [[2]]]}, r"prompts: got shape \(1, 1\) at sequence 1"),
+        ({"prompts": [[1, [2]]]}, r"prompts\[0\]: got nested lists of unequal length"),
         ({"prompts": [[1.5]]}, r"prompts\[0\]: got dtype float64, needs integers"),
         ({"prompts": [[1], [2, V]]}, "prompts, sequence 1, anchor 0: got token 11, needs 0 to 10"),
         ({"prompts": [[-1]]}, "prompts: got token -1 in sequence 0, needs 0 or more"),

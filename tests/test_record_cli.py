@@ -60,15 +60,26 @@ def test_a_model_without_bytes_takes_tokens(folder):
     assert "tokens" not in trace.metadata
 
 
+FEW = "--anchors", "12"
 GOOD_LINE = '{"tokens": [1]}\n'
 BAD = [
     ({"--out": "t.npz"}, "", "--out: got t.npz, needs a suffix of .kdtr"),
     ({"--out": "no/t.kdtr"}, "", "--out: got no/t.kdtr, needs the folder no to exist"),
     ({"--drafter": "no-drafter"}, "", "no-drafter"),
+    ({"--drafter": "model"}, "", "model/config.json: block_size: got None"),
+    ({"model": "drafter"}, "", "drafter/config.json: model_type: got"),
     ({"--anchors": "3"}, "", "--anchors: got 3, needs more than the drafter's L = 3"),
-    ({"--anchors": "64"}, "", "got a prompt of 1 tokens, needs 1 to 0: the model's positions less --anchors"),
+    ({"--anchors": "-3"}, "", "--anchors: got -3, needs more than the drafter's L = 3"),
+    ({"--anchors": "64"}, "", "--anchors: got 64, needs less than the model's 64 positions"),
+    (
+        {"--anchors": "63"},
+        '{"tokens": [1, 2]}',
+        "line 2: got a prompt of 2 tokens, needs 1 to 1: the model's",
+    ),
     ({"--anchors": "x"}, "", "'--anchors': got 'x', needs a whole number"),
-    ({"--ranks": "0"}, "", "anchors, K: got 12 and 0"),
+    ({"--ranks": "0"}, "", "--ranks: got 0, needs 1 or more"),
+    ({"--ranks": "-1"}, "", "--ranks: got -1, needs 1 or more"),
+    ({"--seed": "-1"}, "", "--seed: got -1, needs 0 to"),
     ({"--temperature": "-1"}, "", "temperature: got -1.0"),
     ({"model": "no-model"}, "", "no-model"),
     ({"model": "plain"}, '{"text": "a"}', 'line 2: got a text, needs "tokens": the model\'s config.json does not say'),
@@ -102,6 +113,15 @@ def test_what_cannot_be_recorded_is_one_line_and_leaves_no_file(changes, line, m
     assert sorted(folder.iterdir()) == before
 
 
+def test_a_folder_that_takes_no_files_is_found_before_anything_is_read(folder, monkeypatch, capfd):
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("kdtree.cli.options.TemporaryFile", refuse)
+    assert cli.run(["record", "no-model", "no.jsonl", "--drafter", "no", "--out", str(folder / "t.kdtr")]) == 2
+    assert "t.kdtr, needs a folder that takes files: Permission denied" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -112,20 +132,20 @@ def test_what_cannot_be_recorded_is_one_line_and_leaves_no_file(changes, line, m
 def test_a_file_without_prompts_is_refused(content, message, folder, monkeypatch, capfd):
     (folder / "prompts.jsonl").write_bytes(content)
     monkeypatch.chdir(folder)
-    assert cli.run(["record", "model", "prompts.jsonl", "--drafter", "drafter", "--out", "t.kdtr"]) == 2
+    assert cli.run(["record", "model", "prompts.jsonl", "--drafter", "drafter", "--out", "t.kdtr", *FEW]) == 2
     assert message in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocab_size": 255}, "vocab_size: got 255, needs an integer, 256 or more"),
-        ({"bos_token_id": 258}, "bos_token_id: got 258, needs 0 to 257"),
+        ({"vocab_size": 255}, "model/config.json: vocab_size: got 255, needs an integer, 256 or more"),
+        ({"bos_token_id": 258}, "model/config.json: bos_token_id: got 258, needs 0 to 257"),
         ({"bos_token_id": "a"}, "bos_token_id: got 'a', needs an integer"),
     ],
 )
 def test_a_byte_level_config_that_contradicts_itself_is_refused(changes, message, folder, monkeypatch, capfd):
     (folder / "model" / "config.json").write_text(json.dumps(hf_config(CONFIG, **BYTES | changes)))
     monkeypatch.chdir(folder)
-    assert cli.run(["record", "model", "prompts.jsonl", "--drafter", "drafter", "--out", "t.kdtr"]) == 2
+    assert cli.run(["record", "model", "prompts.jsonl", "--drafter", "drafter", "--out", "t.kdtr", *FEW]) == 2
     assert message in capfd.readouterr().err

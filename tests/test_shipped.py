@@ -36,9 +36,8 @@ def test_the_prompts_are_those_of_the_traces():
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_under_one_in_a_hundred_rounds_of_a_shipped_trace_is_flagged(name):
-    result = replay(Trace.shipped(name), "ddtree", range(1, 257))
-    assert max(result.flagged[budget] / result.rounds[budget] for budget in result.budgets) < 0.01
+def test_no_round_of_a_shipped_trace_is_flagged(name):
+    assert set(replay(Trace.shipped(name), "ddtree", range(1, 257)).flagged.values()) == {0}
 
 
 def test_there_is_a_trace_for_each_temperature():

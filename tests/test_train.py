@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from kdtree import Target, load_model
-from kdtree.drafter_loading import load_drafter
+from kdtree.drafter_loading import load_drafter, parse_drafter_config
 from kdtree.drafters.block_diffusion import BlockDiffusion
+from kdtree.hf_config import parse_config
+from kdtree.hf_tensors import parsed
+from kdtree.shipped import DRAFTER, TARGET
 
 TRAIN = Path(__file__).parents[1] / "data" / "train"
 
@@ -38,6 +41,20 @@ def mini(scripts, monkeypatch, tmp_path):
         monkeypatch.setattr(module, "load", lambda: corpus.Corpus(noise_T, noise_T[:600]))
     few = Stage(steps=4, batch=2, peak_lr=1e-3)
     return replace(SIZES["pilot"], name="mini", context=48, target_stage=few, drafter_stage=few, anchors=3, rollouts=24)
+
+
+def test_the_shipped_pair_has_the_full_size(scripts):
+    from sizes import SIZES
+
+    assert parsed(TARGET / "config.json", parse_config) == SIZES["full"].target
+    assert parsed(DRAFTER / "config.json", parse_drafter_config) == SIZES["full"].drafter
+
+
+@pytest.mark.parametrize("folder", [TARGET, DRAFTER])
+def test_the_cards_are_the_filled_in_templates(folder):
+    """Line by line, a placeholder stands for anything."""
+    template = re.escape((TRAIN / f"{folder.name}.card.md").read_text())
+    assert re.fullmatch(re.sub(r"\\\{.*?\\\}", "(?s:.+?)", template), (folder / "README.md").read_text())
 
 
 def test_the_manifest_lists_each_file_once_with_its_part(scripts):

@@ -15,7 +15,7 @@ from torch import Tensor
 from corpus import load
 from export import round_to_half, save_drafter
 from kdtree.torch_drafter import TorchDrafter
-from rollouts import Rollouts, coldest, write_rollouts
+from rollouts import Rollouts, coldest, load_rollouts
 from sizes import MASK, SEED, SIZES, Size
 from target import load_target
 from target_model import TargetModel
@@ -41,7 +41,7 @@ def train_drafter(size: Size) -> TorchDrafter:
     """Return a trained drafter, its weights rounded to float16."""
     torch.set_float32_matmul_precision("high")
     target = load_target(size)
-    rollouts = write_rollouts(target, size, load().train_T)
+    rollouts = load_rollouts(target, size, load().train_T)
     torch.manual_seed(SEED)
     drafter = TorchDrafter(size.drafter).to(device())
     on_gpu = device().type == "cuda"

@@ -1,6 +1,6 @@
 """Check that live decoding in numpy's exact mode has the tokens and the rounds of every shipped trace.
 
-    python data/train/live.py [--tokens 64] [--budgets 15 64 256]
+    python data/train/live.py [--tokens 56] [--budgets 15 64 256]
 
 tests/test_shipped.py does the same for two sequences a trace.
 """
@@ -18,7 +18,10 @@ TEMPERATURES = {"tiny_t00": 0.0, "tiny_t05": 0.5, "tiny_t07": 0.7, "tiny_t10": 1
 
 
 def agrees(name: str, sequence: int, budget: int, tokens: int) -> bool:
-    """Return whether a live run behind the first recorded token writes the recorded tokens in the replayed rounds."""
+    """Return whether a live run behind the first recorded token writes the recorded tokens in the replayed rounds.
+
+    It may write as many tokens as the trace has anchors at which rounds start, less the first.
+    """
     trace, temperature = Trace.shipped(name), TEMPERATURES[name]
     target, drafter = tiny_pair(backend="numpy", exact=True)
     prompt = [*trace.prompt[sequence, : trace.prompt_len[sequence]], trace.continuation[sequence, 0]]
@@ -33,7 +36,7 @@ def agrees(name: str, sequence: int, budget: int, tokens: int) -> bool:
 def main() -> None:
     """Check every trace, sequence and budget; exit with 1 if one does not agree."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=56)
     parser.add_argument("--budgets", type=int, nargs="+", default=[15, 64, 256])
     arguments = parser.parse_args()
     cases = [

@@ -8,12 +8,13 @@ from rich.progress import track
 from torch import Tensor
 
 from corpus import Tokens
+from kdtree.files import atomic_write
 from sizes import SEED, Size
 from target import windows
 from target_model import TargetModel
-from training import device, mixed_precision
+from training import device, folder_of, mixed_precision
 
-__all__ = ["TEMPERATURES", "Rollouts", "coldest", "write_rollouts"]
+__all__ = ["TEMPERATURES", "Rollouts", "coldest", "load_rollouts", "write_rollouts"]
 
 TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
 COLDEST = 0.05  # where a softmax stands for the argmax
@@ -32,6 +33,16 @@ class Rollouts(NamedTuple):
 def coldest(temperature: Tensor) -> Tensor:
     """Return temperatures that logits can be divided by."""
     return temperature.clamp(min=COLDEST)
+
+
+def load_rollouts(model: TargetModel, size: Size, token_T: Tokens) -> Rollouts:
+    """Return the texts, written once and kept: on a GPU the target would not write quite the same again."""
+    kept = folder_of(size) / "rollouts.pt"
+    if not kept.is_file():
+        rollouts = write_rollouts(model, size, token_T)
+        with atomic_write(kept) as file:
+            torch.save(rollouts._asdict(), file)
+    return Rollouts(**torch.load(kept, map_location=device(), weights_only=True))
 
 
 @torch.no_grad()

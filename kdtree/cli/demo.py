@@ -15,15 +15,14 @@ from kdtree.drafters import Drafter
 from kdtree.drafters.block_diffusion import BlockDiffusion
 from kdtree.drafters.oracle import Oracle
 from kdtree.hf_config import byte_start
-from kdtree.hf_tensors import read_json
+from kdtree.hf_tensors import parsed
 from kdtree.loading import load_model
 from kdtree.reference.arrays import count
-from kdtree.sampling import Seeded, greedy
 from kdtree.shipped import DRAFTER, TARGET, tiny_prompts
 from kdtree.target import Target
 
 from .continuation import Continuation
-from .options import integer, progress_bar
+from .options import integer, progress_bar, sampler_of
 
 __all__ = ["demo"]
 
@@ -63,9 +62,9 @@ def demo(
     """Continue a prompt plainly, with chains and with trees; show the rounds and compare passes and time."""
     if count("--budget", budget) > MOST:
         raise ValueError(f"--budget: got {budget}, needs at most {MOST}: a pass holds a mask of budget x budget")
-    sampler = Seeded(temperature, seed) if temperature else greedy
+    sampler = sampler_of(temperature, seed)
     count("--max-new-tokens", max_new_tokens)
-    start = byte_start(read_json((model or TARGET) / "config.json"))
+    start = parsed((model or TARGET) / "config.json", byte_start)
     weights = load_model(model or TARGET)
     folder = drafter or (DRAFTER if model is None else None)
     learned = BlockDiffusion(load_drafter(folder), weights, exact=True) if folder else None

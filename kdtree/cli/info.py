@@ -13,7 +13,7 @@ import typer
 from kdtree import kdtr, ops
 from kdtree.drafter_loading import parse_drafter_config
 from kdtree.hf_config import parse_config
-from kdtree.hf_tensors import open_tensors, read_json
+from kdtree.hf_tensors import open_tensors, parsed
 from kdtree.shipped import DRAFTER, TARGET
 from kdtree.trace import SHIPPED
 
@@ -41,8 +41,8 @@ def info() -> None:
         listing = kdtr.inspect(path)
         shapes = {entry.name: entry.shape for entry in listing.tensors}
         typer.echo(f"  {path.stem:9}  {summary(shapes['topk_ids'], listing.metadata)}")
-    target = parse_config(read_json(TARGET / "config.json"))
-    drafter = parse_drafter_config(read_json(DRAFTER / "config.json"))
+    target = parsed(TARGET / "config.json", parse_config)
+    drafter = parsed(DRAFTER / "config.json", parse_drafter_config)
     typer.echo("\nmodels")
     sizes = f"vocabulary {target.vocab_size}, {target.max_position_embeddings} positions"
     typer.echo(f"  {TARGET.name:12}  {millions(TARGET):.1f} M parameters, {sizes}")

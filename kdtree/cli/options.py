@@ -4,16 +4,19 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Protocol
 
 import typer
 
 from kdtree.draw.labels import readable
+from kdtree.reference.arrays import count
+from kdtree.sampling import Sampler, Seeded, greedy
 from kdtree.trace import Trace
 
 __all__ = [
     "MOST_NODES", "SHIPPED_TRACE", "Progress", "TraceArgument", "check_out", "integer", "open_trace", "progress_bar",
-    "summary",
+    "sampler_of", "summary",
 ]  # fmt: skip
 
 SHIPPED_TRACE = "tiny_t05"  # where none is given
@@ -41,6 +44,17 @@ def check_out(path: Path, formats: tuple[str, ...]) -> None:
         raise FileNotFoundError(f"--out: got {path}, needs the folder {path.parent} to exist")
     if path.exists() and not path.is_file():
         raise ValueError(f"--out: got {path}, needs a file: this is something else")
+    try:
+        with TemporaryFile(dir=path.resolve().parent):
+            pass
+    except OSError as error:
+        raise OSError(f"--out: got {path}, needs a folder that takes files: {error.strerror}") from None
+
+
+def sampler_of(temperature: float, seed: int) -> Sampler:
+    """Return `greedy` at temperature 0, `Seeded` above; the seed is checked in both cases."""
+    count("--seed", seed)
+    return Seeded(temperature, seed) if temperature else greedy
 
 
 def open_trace(path: Path | None) -> Trace:
@@ -69,6 +83,7 @@ def progress_bar(what: str) -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Bars(*columns, console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bars:
+    shown = sys.stderr is not None and sys.stderr.isatty()  # it is None where a shell closes it
+    with Bars(*columns, console=Console(file=sys.stderr), transient=True, disable=not shown) as bars:
         task = bars.add_task(what, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)

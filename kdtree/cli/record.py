@@ -8,16 +8,15 @@ import typer
 from kdtree.drafter_loading import load_drafter
 from kdtree.drafters.block_diffusion import BlockDiffusion
 from kdtree.hf_config import byte_start, parse_config
-from kdtree.hf_tensors import read_json
+from kdtree.hf_tensors import parsed
 from kdtree.loading import load_model
 from kdtree.prompts import read_prompts
 from kdtree.record import record as record_trace
 from kdtree.record_models import ModelPair
 from kdtree.replay import replay
-from kdtree.sampling import Seeded, greedy
 from kdtree.target import Target
 
-from .options import check_out, integer, progress_bar
+from .options import check_out, integer, progress_bar, sampler_of
 from .sweep import print_table
 
 __all__ = ["record"]
@@ -41,10 +40,14 @@ def record(
 ) -> None:
     """Let a model continue prompts, and record what its drafter proposes at every token (docs/recording.md)."""
     check_out(out, (".kdtr",))
-    sampler = Seeded(temperature, seed) if temperature else greedy
-    given = read_json(model / "config.json")
-    config, start = parse_config(given), byte_start(given)
-    texts = read_prompts(prompts, start, config.vocab_size, config.max_position_embeddings - anchors)
+    if ranks < 1:
+        raise ValueError(f"--ranks: got {ranks}, needs 1 or more")
+    sampler = sampler_of(temperature, seed)
+    config, start = parsed(model / "config.json", parse_config), parsed(model / "config.json", byte_start)
+    room = config.max_position_embeddings - anchors
+    if room < 1:
+        raise ValueError(f"--anchors: got {anchors}, needs less than the model's {room + anchors} positions")
+    texts = read_prompts(prompts, start, config.vocab_size, room)
     weights = load_model(model)
     learned = BlockDiffusion(load_drafter(drafter), weights, exact=True)
     if anchors <= learned.draft_len:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from kdtree.reference.arrays import Float, Index, floats, integers, sizes
 from kdtree.reference.block_diffusion import draft, empty_context, extend_context, mask_block, target_features
+from kdtree.reference.drafter_config import DrafterConfig
 from kdtree.reference.drafter_weights import DrafterWeights
 from kdtree.reference.errors import ShapeError
 from kdtree.reference.weights import Weights
@@ -11,7 +12,7 @@ from kdtree.reference.weights import Weights
 if TYPE_CHECKING:
     from kdtree.drafters import DraftSession
 
-__all__ = ["BlockDiffusion", "BlockDiffusionSession"]
+__all__ = ["BlockDiffusion", "BlockDiffusionSession", "check_fit"]
 
 
 class BlockDiffusion:
@@ -38,22 +39,27 @@ class BlockDiffusion:
     """
 
     def __init__(self, weights: DrafterWeights, target: Weights, exact: bool = False) -> None:
-        config, model = weights.config, target.config
-        if config.hidden_size != model.hidden_size:
-            raise ValueError(f"hidden_size: got {config.hidden_size}, needs the target's, {model.hidden_size}")
-        if config.mask_token_id >= model.vocab_size:
-            raise ValueError(f"mask_token_id: got {config.mask_token_id}, needs 0 to {model.vocab_size - 1}")
-        last = model.num_hidden_layers - 1
-        if max(config.target_layer_ids) >= last:
-            raise ValueError(f"target_layer_ids: got {config.target_layer_ids}, needs layers before the last, {last}")
+        model = target.config
+        check_fit(weights.config, model.vocab_size, model.hidden_size, model.num_hidden_layers)
         if weights.fc_DI.dtype != target.embed_VD.dtype:
             raise ShapeError(f"weights: got dtype {weights.fc_DI.dtype}, needs the target's, {target.embed_VD.dtype}")
         self.weights, self.target, self.exact = weights, target, exact
-        self.draft_len = config.draft_len
+        self.draft_len = weights.config.draft_len
 
     def session(self) -> "DraftSession":
         """Return a fresh session, for one sequence."""
         return BlockDiffusionSession(self)
+
+
+def check_fit(config: DrafterConfig, V: int, D: int, layers: int) -> None:
+    """Raise ValueError unless a drafter of this config can listen to a target of these sizes."""
+    if config.hidden_size != D:
+        raise ValueError(f"hidden_size: got {config.hidden_size}, needs the target's, {D}")
+    if config.mask_token_id >= V:
+        raise ValueError(f"mask_token_id: got {config.mask_token_id}, needs 0 to {V - 1}")
+    last = layers - 1
+    if max(config.target_layer_ids) >= last:  # what comes out of the last is normed before it is returned
+        raise ValueError(f"target_layer_ids: got {config.target_layer_ids}, needs layers before the last, {last}")
 
 
 class BlockDiffusionSession:
