@@ -2,23 +2,29 @@
 
 import numpy as np
 
+from . import ops
+from .place import fetched, placed
 from .reference.arrays import Float, Index
-from .reference.compact_cache import compact_cache
 from .reference.config import ModelConfig
 
 __all__ = ["LatentCache"]
+
+CAPACITY = 64  # rows of a new cache
 
 
 class LatentCache:
     """Rows (latent, rotated key) of all layers for a batch of sequences, behind each other in order of position.
 
     Rows below `length_B` are committed. A pass writes the rows of its slots behind them; they count only once
-    `commit` keeps some. At K2.6's size a row has 576 numbers.
+    `commit` keeps some. At K2.6's size a row has 576 numbers. They are where the backend needs them; the lengths are
+    numpy's.
     """
 
-    def __init__(self, config: ModelConfig, batch: int, dtype: type[np.floating], capacity: int = 64) -> None:
-        width = config.kv_lora_rank + config.qk_rope_head_dim
-        self.kv_YBSX: Float = np.zeros((config.num_hidden_layers, batch, capacity, width), dtype)
+    def __init__(self, config: ModelConfig, batch: int, dtype: type[np.floating], backend: str = "numpy") -> None:
+        shape = config.num_hidden_layers, batch, CAPACITY, config.kv_lora_rank + config.qk_rope_head_dim
+        self._backend = backend
+        self._compact = ops.compact_cache.on(backend if backend in ops.compact_cache.backends() else "numpy")
+        self.kv_YBSX: Float = placed(np.zeros(shape, dtype), backend)
         self.length_B: Index = np.zeros(batch, np.int32)
 
     def reserve(self, slots: int) -> None:
@@ -30,9 +36,10 @@ class LatentCache:
 
     def commit(self, path_BN: Index, accept_len_B: Index) -> None:
         """Keep the rows of accepted paths, in place, and forget the other slots; see `compact_cache`."""
-        self.length_B = compact_cache(self.kv_YBSX, self.length_B, path_BN, accept_len_B)
+        given = (placed(array, self._backend) for array in (self.length_B, path_BN, accept_len_B))
+        self.length_B = fetched(self._compact(self.kv_YBSX, *given))
 
     def keep(self, rows: list[int]) -> None:
         """Keep these sequences of the batch, in this order."""
-        self.kv_YBSX = np.ascontiguousarray(self.kv_YBSX[:, rows])  # a layer must be one block for the kernels
+        self.kv_YBSX = self.kv_YBSX[:, rows].copy()  # a layer must be one block for the kernels
         self.length_B = self.length_B[rows]

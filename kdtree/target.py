@@ -6,8 +6,9 @@ import numpy as np
 
 from . import ops
 from .cache import LatentCache
+from .place import fetched, placed
 from .reference import model_ops
-from .reference.arrays import Float, Index
+from .reference.arrays import Bool, Float, Index
 from .reference.transformer import Forward, forward
 from .reference.tree_batch import TreeBatch
 from .reference.tree_checks import real_slots
@@ -35,18 +36,23 @@ class Target:
     ----------
     weights : Weights
     backend : str
-        Where the ops of the model run; see `model_namespace`.
+        Where the ops of the model run; see `model_namespace`. On "cuda" the weights and the cache are on the GPU; what
+        goes in and comes out is numpy's.
     exact : bool
-        Slot by slot: the logits of a tree are those of plain decoding, bit for bit. Slower.
+        Slot by slot: the logits of a tree are those of plain decoding, bit for bit. Slower, and not on "cuda", where
+        they are so without it, as on "numba".
     """
 
     def __init__(self, weights: Weights, backend: str = "numpy", exact: bool = False) -> None:
+        if exact and backend == "cuda":
+            raise ValueError("exact: got True on 'cuda', needs False: a row's bits depend on no other row there anyway")
         self.weights, self.config, self.exact = weights, weights.config, exact
-        self._ops = model_namespace(backend)
+        self._backend, self._ops = backend, model_namespace(backend)
+        self._placed = placed(weights, backend)
 
     def new_cache(self, batch: int) -> LatentCache:
         """Return an empty cache for `batch` sequences."""
-        return LatentCache(self.config, batch, self.weights.embed_VD.dtype.type)
+        return LatentCache(self.config, batch, self.weights.embed_VD.dtype.type, self._backend)
 
     def verify(self, cache: LatentCache, trees: TreeBatch) -> Forward:
         """Run the slots of one tree a sequence; the cache keeps none of them until `cache.commit`.
@@ -62,16 +68,9 @@ class Target:
         for b, i in np.argwhere(real_BN & (position_BN >= limit)):
             raise ValueError(f"position: got {position_BN[b, i]} at batch row {b}, slot {i}; needs less than {limit}")
         cache.reserve(trees.token_BN.shape[1])
-        return forward(
-            self.weights,
-            cache.kv_YBSX,
-            cache.length_B,
-            trees.token_BN,
-            position_BN,
-            ops.visibility.on("numba")(trees.parent_BN, trees.node_count_B),
-            trees.node_count_B,
-            self.exact,
-            self._ops,
+        visible_BNN = ops.visibility.on("numba")(trees.parent_BN, trees.node_count_B)
+        return self._forward(
+            cache.kv_YBSX, cache.length_B, trees.token_BN, position_BN, visible_BNN, trees.node_count_B
         )
 
     def read(self, cache: LatentCache, b: int, token_T: Index) -> Float:
@@ -89,16 +88,29 @@ class Target:
         if T == 0:
             return np.zeros((self.config.num_hidden_layers + 1, 0, self.config.hidden_size), cache.kv_YBSX.dtype)
         cache.reserve(T)
-        result = forward(
-            self.weights,
+        result = self._forward(
             cache.kv_YBSX[:, b : b + 1],
             cache.length_B[b : b + 1],
             token_T[None],
             np.arange(start, start + T, dtype=np.int32)[None],
             np.tri(T, dtype=np.bool_)[None],
             np.array([T], np.int32),
-            self.exact,
-            self._ops,
         )
         cache.length_B[b] += T
         return result.hidden_YBND[:, 0]
+
+    def _forward(
+        self,
+        kv_YBSX: Float,
+        prefix_len_B: Index,
+        token_BN: Index,
+        position_BN: Index,
+        visible_BNN: Bool,
+        node_count_B: Index,
+    ) -> Forward:
+        """Run the model where its weights are; see `forward`."""
+        indices = prefix_len_B, token_BN, position_BN, node_count_B
+        prefixes, tokens, positions, counts = (placed(array, self._backend) for array in indices)
+        mask = placed(visible_BNN, self._backend)
+        result = forward(self._placed, kv_YBSX, prefixes, tokens, positions, mask, counts, self.exact, self._ops)
+        return Forward(fetched(result.logit_BNV), fetched(result.hidden_YBND))

@@ -47,7 +47,7 @@ class Slots:
 
     def spread(self, x_T: Float) -> Float:
         """Return rows as (B, N, ...) with zeros in padded slots."""
-        x_BN = np.zeros((*self.visible_BNN.shape[:2], *x_T.shape[1:]), x_T.dtype)
+        x_BN = np.zeros((*self.visible_BNN.shape[:2], *x_T.shape[1:]), x_T.dtype, like=x_T)
         x_BN[self.batch_T, self.slot_T] = x_T
         return x_BN
 
@@ -144,7 +144,7 @@ def check_pass(
 def attention(w: Attention, config: ModelConfig, x_TD: Float, kv_BSX: Float, slots: Slots, ops: Any) -> Float:
     """Multi-head latent attention in its absorbed form; writes the slots' rows of the cache."""
     T, H, U, C = len(x_TD), config.num_attention_heads, config.qk_nope_head_dim, config.kv_lora_rank
-    inv_freq_J = inverse_frequencies(config.qk_rope_head_dim, config.rope_theta, config.yarn)
+    inv_freq_J = np.asarray(inverse_frequencies(config.qk_rope_head_dim, config.rope_theta, config.yarn), like=x_TD)
     rope_scale = config.yarn.rope_scale if config.yarn else 1.0
 
     def rotate(x_THR: Float) -> Any:

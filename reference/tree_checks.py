@@ -72,7 +72,7 @@ def real_slots(node_count_B: Index, N: int) -> Bool:
     """Return the mask of real slots, shape (B, N); TreeError unless every tree has 1 to N of them."""
     for b in np.flatnonzero((node_count_B < 1) | (node_count_B > N)):
         raise TreeError(f"node_count_B: got {node_count_B[b]} at batch row {b}, needs 1 to N = {N}")
-    return np.arange(N) < node_count_B[:, None]
+    return np.arange(N, like=node_count_B) < node_count_B[:, None]
 
 
 def check_room(name: str, S: int, prefix_len_B: Index, node_count_B: Index) -> None:

@@ -15,7 +15,7 @@ from strategies import parent_batches
 from test_golden_model import golden_tree
 from test_transformer import VARIANTS, batch_of
 
-from kdtree import DraftTree, ShapeError, TreeError, kdtr
+from kdtree import DraftTree, kdtr
 from kdtree.loading import load_model
 from kdtree.reference import model_ops
 from kdtree.target import Target, model_namespace
@@ -39,8 +39,12 @@ def change_floats(change, arguments):
 def magnitudes(op, arguments):
     """Return, for each result, how large its terms are: what one rounding error is measured by."""
     positive = change_floats(lambda array: np.nan_to_num(np.abs(array)), arguments)
+    if op.name == "rope":  # cos and sin have signs
+        return [2 * positive[3] * positive[0].max(initial=0)]
+    if op.name == "top_k":  # log-probs are negative, and tokens are exact
+        return [2 * positive[0].max(axis=1, keepdims=True) + np.log(positive[0].shape[1]), 0]
     if op.name != "verify_attention":
-        return results(op, positive)  # every map here grows with its terms
+        return results(op, positive)  # every other map here grows with its terms
     q_latent, q_rope, kv, _, _, _, scale = positive
     q = np.concatenate([q_latent, q_rope], axis=3)
     largest = scale * np.einsum("bnhx,bsx->bnhs", q, kv).max()  # an error of a score is a factor of a weight
@@ -129,13 +133,14 @@ def slot_alone(arguments, b, i):
     )
 
 
-@given(MODEL_ARGUMENTS["verify_attention"])
-def test_a_slot_has_the_bits_that_it_has_alone_behind_what_it_sees(arguments):
+@pytest.mark.parametrize(("op", "backend"), pairs(["verify_attention"]))
+@given(arguments=MODEL_ARGUMENTS["verify_attention"])
+def test_a_slot_has_the_bits_that_it_has_alone_behind_what_it_sees(op, backend, arguments):
     """So other slots, other batch rows, the capacity of the cache and rows that are not seen do not matter."""
-    together = NUMBA.verify_attention(*arguments)
+    together = results_on(op, backend, arguments)
     for b, n in enumerate(arguments[5]):
         for i in range(n):
-            alone = NUMBA.verify_attention(*slot_alone(arguments, b, i))
+            alone = results_on(op, backend, slot_alone(arguments, b, i))
             assert_bit_equal(alone, [array[b : b + 1, i : i + 1] for array in together])
 
 
@@ -176,90 +181,12 @@ def test_the_layout_of_an_input_of_a_model_kernel_does_not_matter(op, backend, l
     assert_bit_equal(results_on(op, backend, other), results_on(op, backend, arguments))
 
 
-def errors(op, backend, arguments):
-    """Return the error of the truth and of a backend, as its class and message."""
-    for place in ("numpy", backend):
-        with pytest.raises(ValueError) as caught:
-            results_on(op, place, arguments)
-        yield type(caught.value), str(caught.value)
-
-
-@EVERY_KERNEL
-@settings(max_examples=15)
-@given(data=st.data())
-def test_a_wrong_rank_is_the_error_of_the_truth(op, backend, data):
-    arguments = list(data.draw(MODEL_ARGUMENTS[op.name]))
-    k = data.draw(st.sampled_from([k for k, a in enumerate(arguments) if isinstance(a, np.ndarray)]))
-    arguments[k] = arguments[k][None]
-    truth, kernel = errors(op, backend, arguments)
-    assert truth == kernel == (ShapeError, truth[1])
-
-
-ONES = {  # the arrays of floats, of size 2
-    "linear": "TI OI",
-    "absorb": "THU HUC",
-    "unabsorb": "THC HMC",
-    "moe": "TD TK TK EFD EFD EDF",
-    "verify_attention": "BNHC BNHR BSX",
-}
-WRONG = [  # op, place of the argument, value, error
-    ("linear", 1, np.ones((2, 3)), ShapeError),
-    ("absorb", 1, np.ones((3, 2, 2)), ShapeError),
-    ("unabsorb", 1, np.ones((2, 2, 3)), ShapeError),
-    ("moe", 2, np.ones((2, 3)), ShapeError),
-    ("moe", 5, np.ones((2, 3, 2)), ShapeError),
-    ("verify_attention", 2, np.ones((2, 2, 5)), ShapeError),
-    ("verify_attention", 2, np.ones((2, 1, 4)), ShapeError),
-    ("verify_attention", 3, np.int32([0, 1]), ShapeError),
-    ("verify_attention", 3, np.int32([-1, 0]), ShapeError),
-    ("verify_attention", 4, np.ones((2, 2, 2)), ShapeError),
-    ("verify_attention", 5, np.int32([2, 3]), TreeError),
-    ("verify_attention", 5, np.int32([0, 1]), TreeError),
-]
-
-
-def ones(name, dtype):
-    """Return arguments that fit."""
-    arguments = [np.ones([4 if letter == "X" else 2 for letter in letters], dtype) for letters in ONES[name].split()]
-    if name == "moe":
-        arguments[1] = np.int32([[0, 1], [1, 0]])
-    if name == "verify_attention":
-        arguments += [np.zeros(2, np.int32), np.ones((2, 2, 2), bool), np.full(2, 2, np.int32), 1.0]
-    return arguments
-
-
-@pytest.mark.parametrize(("op", "backend"), pairs(ONES))
-def test_a_wrong_argument_is_the_error_of_the_truth(op, backend):
-    for name, k, value, error in WRONG:
-        if name == op.name:
-            arguments = ones(name, np.float64)
-            results_on(op, backend, arguments)
-            arguments[k] = value
-            truth, kernel = errors(op, backend, arguments)
-            assert truth == kernel == (error, truth[1])
-
-
 def test_experts_are_added_in_the_order_of_their_index():
     one = np.ones((3, 1, 1))
     weight_TK = np.array([[1.0, 2.0**60, -(2.0**60)]])  # of experts 2, 0 and 1: any other order loses the 1
     for namespace in (model_ops, NUMBA):
         y_TD = namespace.moe(np.ones((1, 1)), np.int32([[2, 0, 1]]), weight_TK, one, one, one)
         assert y_TD[0, 0] == NUMBA.swiglu(np.ones((1, 1)), np.ones((1, 1)))[0, 0]
-
-
-@pytest.mark.parametrize("expert", [-1, 2])
-@pytest.mark.parametrize(("op", "backend"), pairs(["moe"]))
-def test_an_expert_that_is_not_there_is_refused_before_memory_is_read(op, backend, expert):
-    arguments = ones("moe", np.float64)
-    arguments[1][1, 0] = expert
-    with pytest.raises(ValueError, match=f"expert_TK: got {expert} at row 1, needs 0 to 1"):
-        results_on(op, backend, arguments)
-
-
-@pytest.mark.parametrize(("op", "backend"), pairs(ONES))
-def test_half_precision_is_refused_by_the_name_of_the_argument(op, backend):
-    with pytest.raises(ShapeError, match="got dtype float16, needs float32 or float64"):
-        results_on(op, backend, ones(op.name, np.float16))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -11,7 +11,7 @@ from kdtree.reference.arrays import INT32
 from kdtree.reference.errors import ShapeError
 
 from ._plan import Array, check_arguments
-from ._source import OPTIONS, define_options, source
+from ._source import OPTIONS, define_options, kernel_names, source
 
 __all__ = ["CudaDevice", "device"]
 
@@ -25,8 +25,9 @@ class CudaDevice:
         import cupy  # not at the top: wrappers are imported without it
 
         self._cupy = cupy
-        self._modules: dict[tuple[str, tuple[str, ...]], Any] = {}
-        self._granted: dict[tuple[object, int], int] = {}  # dynamic shared memory, by kernel and device
+        self._modules: dict[tuple[str, tuple[str, ...], int], Any] = {}
+        self._functions: dict[tuple[object, str], Any] = {}
+        self._granted: dict[object, int] = {}  # dynamic shared memory, by kernel
 
     @property
     def shared_limit(self) -> int:
@@ -59,21 +60,21 @@ class CudaDevice:
             for extreme in (int(array.min()), int(array.max())):
                 if not INT32.min <= extreme <= INT32.max:
                     raise ValueError(f"{name}: got {extreme}, needs values that fit int32")
-        return self._cupy.ascontiguousarray(array, np.int32)
+        return ordered(array.astype(np.int32, copy=False))
 
     def floats(self, name: str, value: ArrayLike) -> Array:
         """Return `value` C-ordered in its own precision."""
         array = self.array(name, value)
         if array.dtype not in (np.float32, np.float64):
             raise ShapeError(f"{name}: got dtype {array.dtype}, needs float32 or float64")
-        return self._cupy.ascontiguousarray(array)
+        return ordered(array)
 
     def bools(self, name: str, value: ArrayLike) -> Array:
         """Return `value` as C-ordered bool."""
         array = self.array(name, value)
         if array.dtype != np.bool_:
             raise ShapeError(f"{name}: got dtype {array.dtype}, needs bool")
-        return self._cupy.ascontiguousarray(array)
+        return ordered(array)
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike) -> Array:
         """Return an array whose contents are undefined."""
@@ -99,17 +100,22 @@ class CudaDevice:
         blocks, threads = as_tuple(grid), as_tuple(block)
         if 0 in blocks:
             return
-        function = self._module(op, (*OPTIONS, *define_options(defines))).get_function(kernel)
-        place = function, self._cupy.cuda.Device().id
-        if shared_bytes > self._granted.get(place, 0):
-            function.max_dynamic_shared_size_bytes = shared_bytes
-            self._granted[place] = shared_bytes
+        function = self._function(op, define_options(defines), kernel, self._cupy.cuda.Device().id)
+        if shared_bytes > self._granted.get(function, 0):
+            driver = self._cupy.cuda.driver
+            driver.funcSetAttribute(function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
+            self._granted[function] = shared_bytes
         function(blocks, threads, tuple(arguments), shared_mem=shared_bytes)
 
-    def _module(self, op: str, options: tuple[str, ...]) -> Any:
-        if (op, options) not in self._modules:
-            self._modules[op, options] = self._cupy.RawModule(code=source(op), options=options, backend="nvrtc")
-        return self._modules[op, options]
+    def _function(self, op: str, macros: tuple[str, ...], kernel: str, gpu: int) -> Any:
+        """Return a kernel, compiled when it is first asked for on a GPU."""
+        if (op, macros, gpu) not in self._modules:
+            module = self._cupy.cuda.function.Module()
+            architecture = f"--gpu-architecture=sm_{self._cupy.cuda.Device().compute_capability}"
+            module.load(cubin(op, (*OPTIONS, *macros, architecture)))
+            self._modules[op, macros, gpu] = module
+            self._functions.update({(module, name): module.get_function(name) for name in kernel_names(op)})
+        return self._functions[self._modules[op, macros, gpu], kernel]
 
 
 @lru_cache
@@ -118,6 +124,29 @@ def opt_in_limit(device_id: int) -> int:
     import cupy
 
     return int(cupy.cuda.Device(device_id).attributes["MaxSharedMemoryPerBlockOptin"])
+
+
+def cubin(op: str, options: tuple[str, ...]) -> bytes:
+    """Compile the source of an op by NVRTC; RuntimeError, with its log, if it refuses.
+
+    cupy.RawModule would flush subnormal numbers to 0: it adds -ftz=true to any options.
+    """
+    from cupy_backends.cuda.libs import nvrtc
+
+    program = nvrtc.createProgram(source(op), f"{op}.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, options)
+        compiled: bytes = nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError as error:
+        raise RuntimeError(f"{error}: NVRTC refuses {op}.cu:\n{nvrtc.getProgramLog(program)}") from None
+    finally:
+        nvrtc.destroyProgram(program)
+    return compiled
+
+
+def ordered(array: Array) -> Array:
+    """Return an array C-ordered, copied if it is not; cupy.ascontiguousarray would give a scalar an axis."""
+    return array if array.flags.c_contiguous else array.copy()
 
 
 def as_tuple(size: int | Sequence[int]) -> tuple[int, ...]:

@@ -74,7 +74,7 @@ def check_arguments(device: Device, kernel: str, arguments: Sequence[object], sh
         raise ValueError(f"{kernel}: needs {shared_bytes} B of shared memory, got a limit of {device.shared_limit} B")
 
 
-def refuse(device: Device, status_B: Array, check: Callable[..., None], *arrays: Array) -> None:
+def refuse(device: Device, status_B: Array, check: Callable[..., object], *arrays: Array) -> None:
     """Raise what the truth's check of these arrays raises, if a status word is set; this waits for the device."""
     if device.numpy(status_B).any():
         check(*map(device.numpy, arrays))

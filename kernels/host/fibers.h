@@ -91,8 +91,8 @@ inline void fiber_main() {
 // Give each lane of a full group its result; false on a fault.
 inline bool finish_group(Fiber* lanes, unsigned count, unsigned group, unsigned mask) {
   const Fiber& first = lanes[__builtin_ctz(group)];
-  int64_t sum = 0, low = INT64_MAX, high = INT64_MIN;
-  uint64_t all = ~0ull, any = 0, odd = 0, ballot = 0;
+  int64_t low = INT64_MAX, high = INT64_MIN;
+  uint64_t sum = 0, all = ~0ull, any = 0, odd = 0, ballot = 0;
   for (unsigned lane = 0; lane < count; lane++) {
     if (!(group >> lane & 1)) continue;
     const Fiber& one = lanes[lane];
@@ -100,7 +100,7 @@ inline bool finish_group(Fiber* lanes, unsigned count, unsigned group, unsigned 
       return fault("lanes %u and %u meet in different warp functions, lines %d and %d", first.lane, lane, first.line,
                    one.line);
     const int64_t value = static_cast<int64_t>(one.value);
-    sum += value, low = value < low ? value : low, high = value > high ? value : high;
+    sum += one.value, low = value < low ? value : low, high = value > high ? value : high;
     all &= one.value, any |= one.value, odd ^= one.value;
     ballot |= static_cast<uint64_t>(one.value != 0) << lane;
     if (one.kind == Warp::shuffle && (one.from >= count || !(group >> one.from & 1)))
@@ -114,7 +114,7 @@ inline bool finish_group(Fiber* lanes, unsigned count, unsigned group, unsigned 
       case Warp::sync: one.result = 0; break;
       case Warp::shuffle: one.result = lanes[one.from].value; break;
       case Warp::ballot: one.result = ballot; break;
-      case Warp::add: one.result = static_cast<uint64_t>(sum); break;
+      case Warp::add: one.result = sum; break;
       case Warp::smallest: one.result = static_cast<uint64_t>(low); break;
       case Warp::largest: one.result = static_cast<uint64_t>(high); break;
       case Warp::conjunction: one.result = all; break;
