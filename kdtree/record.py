@@ -182,6 +182,8 @@ class Writer:
         wide = name == "target" and answer.dtype == np.float64  # a trace holds the drafter's rows in float32
         with np.errstate(over="ignore"):
             answer = np.asarray(answer, np.float64 if wide else np.float32)
+        if name == "target" and (answer == -np.inf).all():
+            raise ValueError(f"{where}: got -inf for every token, needs one that can be written")
         for place in np.argwhere(np.isnan(answer) | (answer == np.inf)):
             got = answer[tuple(place)]
             raise ValueError(f"{where}: got {got} at {place.tolist()}, needs finite numbers, or -inf for no candidate")

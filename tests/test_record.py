@@ -148,6 +148,7 @@ WRONG = [
     (np.zeros((V, 1)), r"got shape \(11, 1\), needs \(V\)", r"got shape \(11, 1\), needs that of its first"),
     (np.zeros(V - 1), r"got shape \(10,\), needs that of its first answer, \(11,\)", r"\(10,\), needs \(L, V\)"),
     (NAN, r"got nan at \[4\], needs finite numbers", None),
+    (np.full(V, -np.inf), "got -inf for every token, needs one that can be written", None),
     (np.stack([NAN] * L), None, r"got nan at \[0, 4\], needs finite numbers"),
     (np.full((L, V), np.inf), None, r"got inf at \[0, 0\], needs finite numbers"),
     (np.zeros((L - 1, V)), None, r"got shape \(2, 11\), needs that of its first answer, \(3, 11\)"),

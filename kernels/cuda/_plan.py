@@ -27,6 +27,9 @@ class Device(Protocol):
     def shared_limit(self) -> int:
         """Bytes of shared memory that a block may have."""
 
+    def array(self, name: str, value: ArrayLike) -> Array:
+        """Return an array on this device as it is, of any dtype and order."""
+
     def integers(self, name: str, value: ArrayLike) -> Array:
         """Return C-ordered int32 on this device; errors as those of `kdtree.reference.arrays.integers`."""
 

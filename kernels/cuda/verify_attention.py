@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from kdtree.reference.arrays import Float, rectangular, sizes
+from kdtree.reference.arrays import Float, sizes
 from kdtree.reference.errors import ShapeError
 from kdtree.reference.verify_attention import Attended, check_attention
 
@@ -82,7 +82,7 @@ def verify_attention(
 
 def numbers(device: Device, **arrays: Array) -> list[Array]:
     """Bring arrays to the device, in one of TYPES; ShapeError for others, and for two bytes beside other numbers."""
-    given = {name: getattr(device, "array", rectangular)(name, array) for name, array in arrays.items()}
+    given = {name: device.array(name, array) for name, array in arrays.items()}
     dtypes = {name: array.dtype for name, array in given.items()}
     if not any(dtype in (np.float16, np.uint16) for dtype in dtypes.values()):
         return one_precision(device, **given)

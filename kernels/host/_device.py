@@ -52,6 +52,10 @@ class HostDevice:
         compiler()  # ImportError if there is none
         self.seed, self.flags = seed, tuple(flags)
 
+    def array(self, name: str, value: ArrayLike) -> NDArray[Any]:
+        """Return `value` as an array."""
+        return rectangular(name, value)
+
     def integers(self, name: str, value: ArrayLike) -> Index:
         """Return `value` as C-ordered int32."""
         return integers(name, value)
