@@ -3,7 +3,7 @@
 import numpy as np
 
 from . import ops
-from .place import fetched, placed
+from .place import fetched, kernel_of, placed
 from .reference.arrays import Float, Index
 from .reference.config import ModelConfig
 
@@ -23,7 +23,7 @@ class LatentCache:
     def __init__(self, config: ModelConfig, batch: int, dtype: type[np.floating], backend: str = "numpy") -> None:
         shape = config.num_hidden_layers, batch, CAPACITY, config.kv_lora_rank + config.qk_rope_head_dim
         self._backend = backend
-        self._compact = ops.compact_cache.on(backend if backend in ops.compact_cache.backends() else "numpy")
+        self._compact = kernel_of(ops.compact_cache, backend)
         self.kv_YBSX: Float = placed(np.zeros(shape, dtype), backend)
         self.length_B: Index = np.zeros(batch, np.int32)
 

@@ -64,8 +64,7 @@ def load_drafter(folder: str | PathLike[str], dtype: DTypeLike = np.float32) -> 
     config = parsed(folder / "config.json", parse_drafter_config)
     with open_tensors(folder, precision) as tensors:
         weights = read_weights(tensors, config)
-        for name in sorted(tensors.where.keys() - tensors.taken):
-            raise tensors.wrong(name, "is not one that this drafter uses")
+        tensors.check_all_taken("drafter")
         return weights
 
 

@@ -92,6 +92,11 @@ class Tensors:
             raise self.wrong(name, "has a value that is not finite")
         return array
 
+    def check_all_taken(self, user: str) -> None:
+        """Raise ModelError for the first tensor that was not taken: its user computes something else then."""
+        for name in sorted(self.where.keys() - self.taken):
+            raise self.wrong(name, f"is not one that this {user} uses")
+
     def wrong(self, name: str, what: str) -> ModelError:
         """Return an error that names the tensor and its file, or the folder if it has none."""
         return ModelError(f"{self.where[name][0] if name in self else self.folder}: tensor {name!r} {what}")

@@ -1,13 +1,22 @@
 """Where the arrays of a model are: numpy's, or CuPy's for the backend "cuda"."""
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-__all__ = ["fetched", "placed"]
+from .ops import Op
 
+__all__ = ["fetched", "kernel_of", "placed"]
+
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def kernel_of(op: Op[P, T], backend: str) -> Callable[P, T]:
+    """Return an op on a backend; numba and numpy take the same arrays, so one without a numba kernel runs in numpy."""
+    return op.on("numpy" if backend == "numba" and backend not in op.backends() else backend)
 
 
 def placed(value: T, backend: str) -> T:

@@ -182,8 +182,6 @@ class Writer:
         wide = name == "target" and answer.dtype == np.float64  # a trace holds the drafter's rows in float32
         with np.errstate(over="ignore"):
             answer = np.asarray(answer, np.float64 if wide else np.float32)
-        if name == "target" and (answer == -np.inf).all():
-            raise ValueError(f"{where}: got -inf for every token, needs one that can be written")
         for place in np.argwhere(np.isnan(answer) | (answer == np.inf)):
             got = answer[tuple(place)]
             raise ValueError(f"{where}: got {got} at {place.tolist()}, needs finite numbers, or -inf for no candidate")
@@ -219,7 +217,9 @@ def check_tokens(known: Sequence[int], vocab_size: int, where: str) -> None:
 
 
 def next_token(sampler: Sampler, logit_V: Float, position: int, where: str) -> int:
-    """Return the sampler's token for a position."""
+    """Return the sampler's token for a position, or raise ValueError if there is none."""
+    if (logit_V == -np.inf).all():
+        raise ValueError(f"target, {where}: got -inf for every token, needs one that can be written")
     token_T = integers(f"sampler, {where}", sampler(logit_V[None], np.array([position], np.int32)))
     V = len(logit_V)
     if token_T.shape != (1,) or not 0 <= token_T[0] < V:

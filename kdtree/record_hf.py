@@ -109,8 +109,7 @@ def load_torch_drafter(folder: str | PathLike[str], model: Any) -> "TorchDrafter
         state = {
             name: torch.from_numpy(tensors.floats(name, *value.shape)) for name, value in module.state_dict().items()
         }
-        for name in sorted(tensors.where.keys() - tensors.taken):
-            raise tensors.wrong(name, "is not one that this drafter uses")
+        tensors.check_all_taken("drafter")
     module.load_state_dict(state)
     placed: TorchDrafter = module.to(model.device, model.dtype).eval()
     return placed

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import ops
 from .cache import LatentCache
-from .place import fetched, placed
+from .place import fetched, kernel_of, placed
 from .reference import model_ops
 from .reference.arrays import Bool, Float, Index
 from .reference.transformer import Forward, forward
@@ -18,15 +18,8 @@ __all__ = ["Target", "model_namespace"]
 
 
 def model_namespace(backend: str) -> SimpleNamespace:
-    """Return the functions of `reference.model_ops` for a backend.
-
-    numba and numpy take the same arrays, so on "numba" the ops without a kernel there run in numpy.
-    """
-    op_of = {name: ops.all_ops()[name] for name in model_ops.__all__}
-    borrowed = "numpy" if backend == "numba" else backend
-    return SimpleNamespace(
-        **{name: op.on(backend if backend in op.backends() else borrowed) for name, op in op_of.items()}
-    )
+    """Return the functions of `reference.model_ops` for a backend; see `kernel_of`."""
+    return SimpleNamespace(**{name: kernel_of(ops.all_ops()[name], backend) for name in model_ops.__all__})
 
 
 class Target:

@@ -33,8 +33,6 @@ def test_nvrtc_has_no_warning(op, defines, architecture):
 
 def test_the_table_of_the_document_is_that_of_now():
     page = (ROOT / _report.PAGE).read_text()
-    if f"Compiled by NVRTC {_report.nvrtc_version()}." not in page:
-        pytest.skip("the table is of another NVRTC, whose registers may differ")
     assert _report.page_with_table(page) == page, "python -m kdtree.kernels.cuda._report writes it"
 
 

@@ -9,7 +9,8 @@ import argparse
 
 from rich.progress import Progress
 
-from kdtree import Seeded, Trace, greedy, replay, speculative
+from kdtree import Seeded, Target, Trace, greedy, replay, speculative
+from kdtree.drafters.block_diffusion import BlockDiffusion
 from kdtree.shipped import tiny_pair
 
 __all__ = ["agrees"]
@@ -17,16 +18,15 @@ __all__ = ["agrees"]
 TEMPERATURES = {"tiny_t00": 0.0, "tiny_t05": 0.5, "tiny_t07": 0.7, "tiny_t10": 1.0}
 
 
-def agrees(name: str, sequence: int, budget: int, tokens: int) -> bool:
+def agrees(pair: tuple[Target, BlockDiffusion], name: str, sequence: int, budget: int, tokens: int) -> bool:
     """Return whether a live run behind the first recorded token writes the recorded tokens in the replayed rounds.
 
     It may write as many tokens as the trace has anchors at which rounds start, less the first.
     """
     trace, temperature = Trace.shipped(name), TEMPERATURES[name]
-    target, drafter = tiny_pair(backend="numpy", exact=True)
     prompt = [*trace.prompt[sequence, : trace.prompt_len[sequence]], trace.continuation[sequence, 0]]
     sampler = Seeded(temperature, 0) if temperature else greedy
-    live = speculative(target, drafter, [prompt], budget=budget, max_new_tokens=tokens, sampler=sampler).sequences[0]
+    live = speculative(*pair, [prompt], budget=budget, max_new_tokens=tokens, sampler=sampler).sequences[0]
     rounds = live.accept_lens[:-1]  # the limit may have cut the last
     replayed = replay(trace, "ddtree", [budget]).accept_lens[budget][sequence]
     same_rounds = rounds == tuple(replayed[: len(rounds)])
@@ -45,8 +45,9 @@ def main() -> None:
         for sequence in range(len(Trace.shipped(name).prompt))
         for budget in arguments.budgets
     ]
+    pair = tiny_pair(backend="numpy", exact=True)
     with Progress() as bars:
-        wrong = [case for case in bars.track(cases, description="live") if not agrees(*case, arguments.tokens)]
+        wrong = [case for case in bars.track(cases, description="live") if not agrees(pair, *case, arguments.tokens)]
     print(f"{len(cases) - len(wrong)} of {len(cases)} runs agree with their trace", *wrong, sep="\n")
     raise SystemExit(bool(wrong))
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
-from kdtree.reference.arrays import Bool, Index
+from kdtree.reference.arrays import Bool, Float, Index
 from kdtree.trace import Trace, TraceError
 
 __all__ = [
@@ -60,7 +60,8 @@ def target_ranks(trace: Trace) -> TargetRanks:
     [[0, 10, 11, 0, 7, 2, 0], [5, 10, 0, 8, 2, 1, 4], [0, 0, 3, 6, 0, 5, 8]]
     """
     sequences, anchors, ranks = [], [], []
-    for s, _, _, hit_TLK in views(trace):
+    for view in views(trace):
+        s, hit_TLK = view.sequence, view.hit_TLK
         T = len(hit_TLK)
         sequences.append(np.full(T, s, np.int32))
         anchors.append(np.arange(T, dtype=np.int32))
@@ -126,10 +127,10 @@ def calibration(trace: Trace) -> Calibration:
     """
     stated_LK, hits_LK = np.zeros((2, trace.draft_len, trace.K))
     count_LK = np.zeros(stated_LK.shape, np.int64)
-    for _, prob_TLK, listed_TLK, hit_TLK in views(trace):
-        stated_LK += prob_TLK.sum(axis=0)
-        hits_LK += hit_TLK.sum(axis=0)
-        count_LK += listed_TLK.sum(axis=0)
+    for view in views(trace):
+        stated_LK += view.prob_TLK.sum(axis=0)
+        hits_LK += view.hit_TLK.sum(axis=0)
+        count_LK += view.listed_TLK.sum(axis=0)
     return Calibration(mean(stated_LK, count_LK), mean(hits_LK, count_LK), count_LK)
 
 
@@ -176,7 +177,8 @@ def reliability(trace: Trace, edges: ArrayLike = TENTHS) -> Reliability:
         raise ValueError(f"edges: got {edges_G.tolist()}, needs numbers that ascend from 0 to 1")
     L, G = trace.draft_len, len(edges_G) - 1
     stated_LG, hits_LG, count_LG, anchors = np.zeros((L, G)), np.zeros((L, G)), np.zeros((L, G), np.int64), 0
-    for _, prob_TLK, listed_TLK, hit_TLK in views(trace):
+    for view in views(trace):
+        prob_TLK, listed_TLK, hit_TLK = view.prob_TLK, view.listed_TLK, view.hit_TLK
         anchors += len(prob_TLK)
         bin_TLK = np.minimum(np.searchsorted(edges_G, prob_TLK, side="right") - 1, G - 1)  # rounding may exceed 1
         for d in range(L):
@@ -248,9 +250,14 @@ class View(NamedTuple):
     """A sequence's candidates at its T anchors with a whole view."""
 
     sequence: int
-    prob_TLK: Float64  #: stated probability
+    logprob_TLK: Float
     listed_TLK: Bool  #: False where the log-prob is -inf
     hit_TLK: Bool  #: the candidate is listed and the target's token
+
+    @property
+    def prob_TLK(self) -> Float64:
+        """Stated probability."""
+        return np.asarray(np.exp(self.logprob_TLK.astype(np.float64)))
 
 
 def views(trace: Trace) -> Iterator[View]:
@@ -264,7 +271,7 @@ def views(trace: Trace) -> Iterator[View]:
         logprob_TLK = trace.topk_log_probs[s, :T]
         listed_TLK = logprob_TLK > -np.inf
         hit_TLK = listed_TLK & (trace.topk_ids[s, :T] == target_TL[:, :, None])
-        yield View(s, np.exp(logprob_TLK.astype(np.float64)), listed_TLK, hit_TLK)
+        yield View(s, logprob_TLK, listed_TLK, hit_TLK)
 
 
 def mean(total: ArrayLike, count: Counts) -> Float64:

@@ -54,7 +54,8 @@ def round_ends(trace: Trace, builder: str | Builder, budget: int) -> RoundEnds:
     >>> len(ends.anchor_R), round(float(ends.accept_len_R.mean()), 4), round(float(ends.expected_len_R.mean()), 4)
     (529, 4.1361, 4.1643)
     """
-    return ends_of(trace, builder, budget, replay(trace, builder, [budget]).accept_lens[budget])
+    accept_lens = replay(trace, builder, [budget]).accept_lens[budget]
+    return ends_of(trace, builder, budget, accept_lens, target_ranks(trace).rank_TL)
 
 
 class Surrogate(NamedTuple):
@@ -83,7 +84,8 @@ def surrogate(trace: Trace, builder: str | Builder, budgets: Iterable[int]) -> S
     array([4.1361])
     """
     accept_lens = replay(trace, builder, budgets).accept_lens
-    ends = [ends_of(trace, builder, budget, lens) for budget, lens in accept_lens.items()]
+    rank_TL = target_ranks(trace).rank_TL
+    ends = [ends_of(trace, builder, budget, lens, rank_TL) for budget, lens in accept_lens.items()]
     return Surrogate(
         np.array(list(accept_lens), np.int32),
         np.array([rounds.expected_len_R.mean() for rounds in ends]),
@@ -91,10 +93,10 @@ def surrogate(trace: Trace, builder: str | Builder, budgets: Iterable[int]) -> S
     )
 
 
-def ends_of(trace: Trace, builder: str | Builder, budget: int, accept_lens: list[Counts]) -> RoundEnds:
-    """Look at the rounds of a replay, given the accepted lengths of each sequence."""
+def ends_of(trace: Trace, builder: str | Builder, budget: int, accept_lens: list[Counts], rank_TL: Index) -> RoundEnds:
+    """Look at the rounds of a replay, given the accepted lengths of each sequence and `target_ranks`."""
     build = builders.get(builder) if isinstance(builder, str) else builder
-    rank_TL, row = target_ranks(trace).rank_TL, 0
+    row = 0
     sequences, anchors, expected, missed = [], [], [], []
     for s, accept_len_R in enumerate(accept_lens):
         anchor_R = np.cumsum(accept_len_R) - accept_len_R

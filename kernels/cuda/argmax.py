@@ -6,10 +6,11 @@ from kdtree.reference.argmax import argmax as truth
 from kdtree.reference.arrays import Float, Index, sizes
 
 from ._plan import Array, Device, refuse
+from ._products import REALS, real
 
 __all__ = ["VARIANTS", "argmax", "launch"]
 
-VARIANTS = ({"REAL": "float"}, {"REAL": "double"})
+VARIANTS = REALS
 
 
 def argmax(device: Device, logit_TV: Float) -> Index:
@@ -27,5 +28,4 @@ def launch(device: Device, logit_TV: Array, token_T: Array, status_T: Array) -> 
     """Fill the tokens; status is 1 where a logit is NaN, and the token is 0."""
     T, V = logit_TV.shape
     threads = min(1024, -(-max(V, 1) // 32) * 32)
-    real = "float" if logit_TV.dtype == np.float32 else "double"
-    device.launch("argmax", "argmax", T, threads, [logit_TV, np.int64(V), token_T, status_T], REAL=real)
+    device.launch("argmax", "argmax", T, threads, [logit_TV, np.int64(V), token_T, status_T], REAL=real(logit_TV.dtype))

@@ -7,10 +7,11 @@ from kdtree.reference.top_k import TopK
 from kdtree.reference.top_k import top_k as truth
 
 from ._plan import Array, Device, refuse
+from ._products import REALS, real
 
 __all__ = ["VARIANTS", "launch", "top_k"]
 
-VARIANTS = ({"REAL": "float"}, {"REAL": "double"})
+VARIANTS = REALS
 MOST_ENTRIES = 8192  # a power of two; those of float64 fill 96 KiB
 
 
@@ -35,7 +36,6 @@ def launch(device: Device, logit_TV: Array, best: TopK, status_T: Array) -> None
     at_least_V = max(32, 1 << (V - 1).bit_length())
     threads = min(at_least_V, 4096 // logit_TV.dtype.itemsize)  # MOST_THREADS of the source
     capacity = min(at_least_V, MOST_ENTRIES)
-    real = "float" if logit_TV.dtype == np.float32 else "double"
     shared_bytes = capacity * (logit_TV.dtype.itemsize + 4)
     arguments = [logit_TV, np.int64(V), np.int32(K), np.int32(capacity), *best, status_T]
-    device.launch("top_k", "top_k", T, threads, arguments, shared_bytes=shared_bytes, REAL=real)
+    device.launch("top_k", "top_k", T, threads, arguments, shared_bytes=shared_bytes, REAL=real(logit_TV.dtype))

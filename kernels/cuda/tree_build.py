@@ -7,10 +7,11 @@ from kdtree.reference.arrays import Float, Index, count, sizes
 from kdtree.reference.tree_batch import Candidates, TreeBatch, check_candidates
 
 from ._plan import Array, Device, refuse
+from ._products import REALS, real
 
 __all__ = ["VARIANTS", "launch", "tree_build"]
 
-VARIANTS = ({"REAL": "float"}, {"REAL": "double"})
+VARIANTS = REALS
 THREADS = 256  # the first warp grows the tree
 BYTES = 24  # of shared memory a slot
 
@@ -49,9 +50,8 @@ def check_arrays(root_token_B: Index, top_logprob_BLK: Float, top_token_BLK: Ind
 
 def launch(device: Device, given: Candidates, trees: TreeBatch, status_B: Array) -> None:
     """Fill the trees; status is 1 where a value is none that a candidate may have, and the tree is its root alone."""
-    B, L, K = given.top_logprob_BLK.shape
-    real = "float" if given.top_logprob_BLK.dtype == np.float32 else "double"
+    (B, L, K), variant = given.top_logprob_BLK.shape, real(given.top_logprob_BLK.dtype)
     limits = np.int64(L), np.int64(K), np.int32(given.budget), np.int32(given.pad_token)
     arguments = [given.root_token_B, given.top_logprob_BLK, given.top_token_BLK, *limits, *trees, status_B]
     shared_bytes = BYTES * (given.budget + 1)
-    device.launch("tree_build", "tree_build", B, THREADS, arguments, shared_bytes=shared_bytes, REAL=real)
+    device.launch("tree_build", "tree_build", B, THREADS, arguments, shared_bytes=shared_bytes, REAL=variant)
