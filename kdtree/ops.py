@@ -3,9 +3,11 @@
 import importlib
 from collections.abc import Callable
 from functools import partial, update_wrapper
+from os import PathLike
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar, cast
 
+from .kernels.cuda._source import replacement
 from .reference.absorb import absorb as _absorb
 from .reference.accept_greedy import accept_greedy as _accept_greedy
 from .reference.argmax import argmax as _argmax
@@ -74,7 +76,8 @@ class Op(Generic[P, R]):
 
     The truth is the function of this name in `kdtree.reference`; a file in `kdtree/kernels` holds the same function for
     a backend, and is its only registration: `numba/<name>.py` for "numba", `cuda/<name>.cu` with its wrapper
-    `cuda/<name>.py` for "cuda" and for "host", which runs the CUDA source on the CPU.
+    `cuda/<name>.py` for "cuda" and for "host", which runs the CUDA source on the CPU. `on` puts a .cu file of your own
+    under the same wrapper; numba's kernels are Python and have no such file: call yours instead.
     """
 
     def __init__(self, truth: Callable[P, R]) -> None:
@@ -94,21 +97,37 @@ class Op(Generic[P, R]):
         """Return the backends that have a file for this op; "numpy", the truth, comes first."""
         return ("numpy", *(backend for backend, file in FILE.items() if (KERNELS / file.format(self.name)).is_file()))
 
-    def on(self, backend: str) -> Callable[P, R]:
-        """Return this op on a backend, or raise BackendUnavailable; nothing is substituted in silence."""
+    def on(self, backend: str, source: str | PathLike[str] | None = None) -> Callable[P, R]:
+        """Return this op on a backend, or raise BackendUnavailable; nothing is substituted in silence.
+
+        `source`, for "host" and "cuda" alone, is the path of a .cu file that takes the place of `cuda/<name>.cu`: its
+        kernels have the same names and parameters. It may include headers beside it or ours, and is read at each call.
+
+        Raises
+        ------
+        ValueError
+            The backend takes no source, or the source lacks a kernel.
+        FileNotFoundError
+            There is no such file.
+        """
+        if source is not None:
+            return self._find(backend, source)
         if backend not in self._found:
             self._found[backend] = self._find(backend)
         return self._found[backend]
 
-    def _find(self, backend: str) -> Callable[P, R]:
+    def _find(self, backend: str, source: str | PathLike[str] | None = None) -> Callable[P, R]:
+        if source is not None and backend not in ("host", "cuda"):
+            raise ValueError(f"source: got one for backend {backend!r}, needs backend 'host' or 'cuda'")
         if backend not in FILE:
             raise BackendUnavailable(f"backend: got {backend!r}, needs one of {', '.join(('numpy', *FILE))}")
         if backend not in self.backends():
             raise BackendUnavailable(f"{self.name} has no {backend} kernel; it runs on {', '.join(self.backends())}")
+        sources = {} if source is None else {self.name: replacement(self.name, source)}
         kernels, folder = f"{__package__}.kernels", FILE[backend].partition("/")[0]
         try:
             library = importlib.import_module("numba" if backend == "numba" else f"{kernels}.{backend}._device")
-            device = None if backend == "numba" else library.device()
+            device = None if backend == "numba" else library.device(sources)
         except ImportError as error:
             raise BackendUnavailable(f"backend {backend}: {error}; {REMEDY[backend]}") from error
         kernel = getattr(importlib.import_module(f"{kernels}.{folder}.{self.name}"), self.name)

@@ -1,7 +1,9 @@
 """A CUDA GPU as a device: sources compiled by NVRTC, CuPy arrays out, on the stream that is current at each call."""
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,24 +12,29 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from kdtree.reference.arrays import INT32
 from kdtree.reference.errors import ShapeError
 
+from ._cache import kept
 from ._plan import Array, check_arguments
 from ._source import OPTIONS, define_options, kernel_names, source
 
-__all__ = ["CudaDevice", "device"]
+__all__ = ["CudaDevice", "cubin", "device"]
 
 DLPACK_ON_CUDA = (2, 13)  # device memory, managed memory
+BLACKWELL, FIRST_OF_BLACKWELL = 100, (12, 8)  # compute capability, and the first NVRTC that knows it
 
 
 class CudaDevice:
-    """Run kernels on the current CUDA device."""
+    """Run kernels on the current CUDA device.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    sources : mapping of str to str
+        By op, a text that is compiled in place of `<op>.cu`.
+    """
+
+    def __init__(self, sources: Mapping[str, str] | None = None) -> None:
         import cupy  # not at the top: wrappers are imported without it
 
-        self._cupy = cupy
-        self._modules: dict[tuple[str, tuple[str, ...], int], Any] = {}
-        self._functions: dict[tuple[object, str], Any] = {}
-        self._granted: dict[object, int] = {}  # dynamic shared memory, by kernel
+        self._cupy, self.sources = cupy, sources or {}
 
     @property
     def shared_limit(self) -> int:
@@ -39,10 +46,10 @@ class CudaDevice:
         cupy = self._cupy
         if isinstance(value, cupy.ndarray):
             array = value
+        elif hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] in DLPACK_ON_CUDA:
+            array = cupy.from_dlpack(value)  # first: its producer lets our stream wait for what it is writing
         elif hasattr(value, "__cuda_array_interface__"):
             array = cupy.asarray(value)
-        elif hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] in DLPACK_ON_CUDA:
-            array = cupy.from_dlpack(value)
         else:
             kind = type(value).__name__
             raise TypeError(f"{name}: got {kind}, needs an array on a GPU; cupy.asarray brings one there")
@@ -100,22 +107,32 @@ class CudaDevice:
         blocks, threads = as_tuple(grid), as_tuple(block)
         if 0 in blocks:
             return
-        function = self._function(op, define_options(defines), kernel, self._cupy.cuda.Device().id)
-        if shared_bytes > self._granted.get(function, 0):
+        text, gpu = self.sources.get(op) or source(op), self._cupy.cuda.Device().id
+        ready = kernels(text, define_options(defines), gpu)[kernel]
+        if shared_bytes > ready.granted:
             driver = self._cupy.cuda.driver
-            driver.funcSetAttribute(function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
-            self._granted[function] = shared_bytes
-        function(blocks, threads, tuple(arguments), shared_mem=shared_bytes)
+            limit = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            driver.funcSetAttribute(ready.function.ptr, limit, shared_bytes)
+            ready.granted = shared_bytes
+        ready.function(blocks, threads, tuple(arguments), shared_mem=shared_bytes)
 
-    def _function(self, op: str, macros: tuple[str, ...], kernel: str, gpu: int) -> Any:
-        """Return a kernel, compiled when it is first asked for on a GPU."""
-        if (op, macros, gpu) not in self._modules:
-            module = self._cupy.cuda.function.Module()
-            architecture = f"--gpu-architecture=sm_{self._cupy.cuda.Device().compute_capability}"
-            module.load(cubin(op, (*OPTIONS, *macros, architecture)))
-            self._modules[op, macros, gpu] = module
-            self._functions.update({(module, name): module.get_function(name) for name in kernel_names(op)})
-        return self._functions[self._modules[op, macros, gpu], kernel]
+
+@dataclass
+class Kernel:
+    """A kernel on one GPU, ready to launch."""
+
+    function: Any  #: CuPy's
+    granted: int = 0  #: bytes of dynamic shared memory that it may be launched with
+
+
+@cache  # for good: a module must outlive its running kernels
+def kernels(text: str, macros: tuple[str, ...], gpu: int) -> dict[str, Kernel]:
+    """Return the kernels of a text by name, compiled for and loaded on the current GPU, whose number is `gpu`."""
+    import cupy
+
+    module = cupy.cuda.function.Module()
+    module.load(cubin(text, (*OPTIONS, *macros), cupy.cuda.Device(gpu).compute_capability))
+    return {name: Kernel(module.get_function(name)) for name in kernel_names(text)}
 
 
 @lru_cache
@@ -126,22 +143,35 @@ def opt_in_limit(device_id: int) -> int:
     return int(cupy.cuda.Device(device_id).attributes["MaxSharedMemoryPerBlockOptin"])
 
 
-def cubin(op: str, options: tuple[str, ...]) -> bytes:
-    """Compile the source of an op by NVRTC; RuntimeError, with its log, if it refuses.
+def cubin(text: str, options: tuple[str, ...], capability: str) -> bytes:
+    """Compile a text by NVRTC, or take it from the cache; RuntimeError, with its log, if NVRTC refuses it.
 
     cupy.RawModule would flush subnormal numbers to 0: it adds -ftz=true to any options.
     """
     from cupy_backends.cuda.libs import nvrtc
 
-    program = nvrtc.createProgram(source(op), f"{op}.cu", (), ())
-    try:
-        nvrtc.compileProgram(program, options)
-        compiled: bytes = nvrtc.getCUBIN(program)
-    except nvrtc.NVRTCError as error:
-        raise RuntimeError(f"{error}: NVRTC refuses {op}.cu:\n{nvrtc.getProgramLog(program)}") from None
-    finally:
-        nvrtc.destroyProgram(program)
-    return compiled
+    version: tuple[int, int] = nvrtc.getVersion()
+    check_nvrtc(version, capability)
+    options = (*options, f"--gpu-architecture=sm_{capability}")
+
+    def make(path: Path) -> None:
+        program = nvrtc.createProgram(text, "kernel.cu", (), ())
+        try:
+            nvrtc.compileProgram(program, options)
+            path.write_bytes(nvrtc.getCUBIN(program))
+        except nvrtc.NVRTCError as error:
+            raise RuntimeError(f"{error}: NVRTC refuses the kernel:\n{nvrtc.getProgramLog(program)}") from None
+        finally:
+            nvrtc.destroyProgram(program)
+
+    return kept("cuda", ".cubin", [text, *options, f"NVRTC {version}"], make).read_bytes()
+
+
+def check_nvrtc(version: tuple[int, int], capability: str) -> None:
+    """Raise RuntimeError if an NVRTC of this version, major and minor, is older than the GPU."""
+    if int(capability) >= BLACKWELL and version < FIRST_OF_BLACKWELL:
+        got, needs = (".".join(map(str, number)) for number in (version, FIRST_OF_BLACKWELL))
+        raise RuntimeError(f"NVRTC: got version {got}, needs {needs} or a later one for sm_{capability}")
 
 
 def ordered(array: Array) -> Array:
@@ -154,7 +184,6 @@ def as_tuple(size: int | Sequence[int]) -> tuple[int, ...]:
     return (size,) if isinstance(size, int) else tuple(size)
 
 
-@lru_cache
-def device() -> CudaDevice:
+def device(sources: Mapping[str, str] | None = None) -> CudaDevice:
     """Return the device of `Op.on("cuda")`; ImportError without CuPy."""
-    return CudaDevice()
+    return CudaDevice(sources)

@@ -5,15 +5,26 @@ NVRTC's own library is called, from the wheel nvidia-cuda-nvrtc, so that nothing
 
 import ctypes
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from ._cache import kept
 from ._source import OPTIONS, Defines, define_options, kernel_ops, source, variants
 
-__all__ = ["ARCHITECTURES", "Usage", "compile_source", "nvrtc_version", "page_with_table", "table", "usages"]
+__all__ = [
+    "ARCHITECTURES",
+    "Usage",
+    "compile_log",
+    "compile_source",
+    "nvrtc_version",
+    "page_with_table",
+    "rows",
+    "usages",
+    "warnings",
+]
 
 ARCHITECTURES = ("sm_90", "sm_120")
 PAGE = Path("docs", "kernels.md")
@@ -23,14 +34,13 @@ ENTRY = re.compile(
     r".*?Used (?P<registers>\d+) registers(?:[^\n]*?(?P<shared>\d+) bytes smem)?",
     re.DOTALL,
 )
+INFO = re.compile(r"ptxas (?:info    :|        \.) ")
 
 
 class Usage(NamedTuple):
-    """What a kernel takes of a multiprocessor, on one architecture."""
+    """What a kernel takes of a multiprocessor."""
 
     kernel: str
-    macros: str
-    architecture: str
     registers: int  #: a thread
     spilled_bytes: int  #: stored and loaded, a thread
     shared_bytes: int  #: static, a block
@@ -66,49 +76,52 @@ def compile_source(text: str, options: Sequence[str]) -> str:
     return log.value.decode()
 
 
-def usages(op: str, defines: Defines, architecture: str) -> Iterator[Usage]:
-    """Compile a variant of an op's source and yield what each of its kernels takes."""
-    macros = define_options(defines)
-    target = f"--gpu-architecture={architecture}"
-    log = compile_source(source(op), (*OPTIONS, *macros, target, "--ptxas-options=-v"))
-    for entry in ENTRY.finditer(log):
-        spilled = int(entry["stores"]) + int(entry["loads"])
-        words = " ".join(macro.removeprefix("-D") for macro in macros)
-        yield Usage(entry["kernel"], words, architecture, int(entry["registers"]), spilled, int(entry["shared"] or "0"))
+def compile_log(op: str, defines: Defines, architecture: str) -> str:
+    """Compile a variant of an op's source, or take from the cache what NVRTC and ptxas say of it."""
+    options = (*OPTIONS, *define_options(defines), f"--gpu-architecture={architecture}", "--ptxas-options=-v")
+    text = source(op)
+    parts = [text, *options, f"NVRTC {nvrtc_version()}"]
+    return kept("cuda", ".log", parts, lambda path: path.write_text(compile_source(text, options))).read_text()
 
 
-@lru_cache
-def all_usages() -> tuple[Usage, ...]:
-    """Compile every variant of every source for every architecture."""
-    return tuple(
-        usage
-        for op in kernel_ops()
-        for defines in variants(op)
-        for architecture in ARCHITECTURES
-        for usage in sorted(usages(op, defines, architecture))
+def warnings(log: str) -> list[str]:
+    """Return the lines of a log but those in which ptxas says what kernels take."""
+    return [line for line in log.splitlines() if line and not INFO.match(line)]
+
+
+def usages(log: str) -> list[Usage]:
+    """Return what each kernel of a log takes, by name."""
+    return sorted(
+        Usage(
+            entry["kernel"],
+            int(entry["registers"]),
+            int(entry["stores"]) + int(entry["loads"]),
+            int(entry["shared"] or "0"),
+        )
+        for entry in ENTRY.finditer(log)
     )
 
 
-def table() -> str:
-    """Return the table of all kernels, in Markdown."""
-    used = {(usage.kernel, usage.macros, usage.architecture): usage for usage in all_usages()}
-    lines = [
-        f"Compiled by NVRTC {nvrtc_version()}.\n",
-        f"| kernel | macros | {' | '.join(f'registers, {name}' for name in ARCHITECTURES)} | static shared memory, B |",
-        "| --- " * (len(ARCHITECTURES) + 3) + "|",
+def rows(op: str, defines: Defines) -> list[str]:
+    """Return the rows of the table for the kernels of a variant, in Markdown."""
+    macros = " ".join(option.removeprefix("-D") for option in define_options(defines))
+    on_each = [usages(compile_log(op, defines, architecture)) for architecture in ARCHITECTURES]
+    return [
+        f"| {kernel[0].kernel} | {macros} | {' | '.join(str(usage.registers) for usage in kernel)} "
+        f"| {max(usage.shared_bytes for usage in kernel)} |"
+        for kernel in zip(*on_each, strict=True)
     ]
-    for kernel, macros in dict.fromkeys(key[:2] for key in used):
-        row = [used[kernel, macros, architecture] for architecture in ARCHITECTURES]
-        registers = " | ".join(str(usage.registers) for usage in row)
-        lines.append(f"| {kernel} | {macros} | {registers} | {max(usage.shared_bytes for usage in row)} |")
-    return "\n".join(lines) + "\n"
 
 
-def page_with_table(page: str) -> str:
-    """Return the page with the table of now between its marks."""
+def page_with_table(page: str, rows: Iterable[str]) -> str:
+    """Return the page with a table of these rows between its marks."""
+    columns = ["kernel", "macros", *(f"registers, {name}" for name in ARCHITECTURES), "static shared memory, B"]
+    head = [f"Compiled by NVRTC {nvrtc_version()}.\n", f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table()}{END}{rest.partition(END)[2]}"
+    table = "\n".join([*head, *rows])
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page_with_table(PAGE.read_text()))
+    all_rows = [row for op in kernel_ops() for defines in variants(op) for row in rows(op, defines)]
+    PAGE.write_text(page_with_table(PAGE.read_text(), all_rows))

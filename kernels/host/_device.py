@@ -2,15 +2,14 @@
 
 import ctypes
 import os
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kdtree.kernels.cuda._plan import check_arguments
-from kdtree.kernels.cuda._source import SHARED_LIMIT, define_options
+from kdtree.kernels.cuda._source import SHARED_LIMIT, define_options, source
 from kdtree.reference.arrays import Bool, Float, Index, floats, integers, rectangular
 from kdtree.reference.errors import ShapeError
 
@@ -44,13 +43,15 @@ class HostDevice:
         A kernel that misses a barrier gives other results, or wrong ones, under some seed.
     flags : sequence of str
         More options of g++.
+    sources : mapping of str to str
+        By op, a text that is compiled in place of `<op>.cu`.
     """
 
     shared_limit = SHARED_LIMIT
 
-    def __init__(self, seed: int = 0, flags: Sequence[str] = ()) -> None:
+    def __init__(self, seed: int = 0, flags: Sequence[str] = (), sources: Mapping[str, str] | None = None) -> None:
         compiler()  # ImportError if there is none
-        self.seed, self.flags = seed, tuple(flags)
+        self.seed, self.flags, self.sources = seed, tuple(flags), sources or {}
 
     def array(self, name: str, value: ArrayLike) -> NDArray[Any]:
         """Return `value` as an array."""
@@ -91,7 +92,7 @@ class HostDevice:
     ) -> None:
         """Run a kernel; see `Device`. TypeError also where an argument is not of its parameter's type."""
         check_arguments(self, kernel, arguments, shared_bytes)
-        compiled = library(op, (*define_options(defines), *self.flags))
+        compiled = library(self.sources.get(op) or source(op), (*define_options(defines), *self.flags))
         passed = pass_arguments(kernel, parameters(compiled, kernel), arguments)
         plan = Plan(as_size(grid), as_size(block), shared_bytes, self.seed)
         message = ctypes.create_string_buffer(256)
@@ -133,7 +134,7 @@ def pass_arguments(kernel: str, declared: Sequence[str], arguments: Sequence[obj
     return passed
 
 
-@lru_cache
-def device() -> HostDevice:
+def device(sources: Mapping[str, str] | None = None) -> HostDevice:
     """Return the device of `Op.on("host")`; KDTREE_HOST_SEED is its seed, KDTREE_HOST_FLAGS are its flags."""
-    return HostDevice(int(os.environ.get("KDTREE_HOST_SEED", "0")), os.environ.get("KDTREE_HOST_FLAGS", "").split())
+    seed, flags = os.environ.get("KDTREE_HOST_SEED", "0"), os.environ.get("KDTREE_HOST_FLAGS", "")
+    return HostDevice(int(seed), flags.split(), sources)
