@@ -1,7 +1,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-TORCH_TESTS := tests/test_train.py tests/test_torch_drafter.py tests/test_record_hf.py
+TORCH_TESTS := tests/test_train.py tests/test_torch_drafter.py tests/test_record_hf.py \
+	tests/test_check.py::test_tensors_of_pytorch_go_in_and_come_out
 
 .PHONY: demo test test-torch gpu-test sanitize lint bench notebooks clean
 

@@ -41,8 +41,8 @@ def moe(x_TD: Float, expert_TK: Index, weight_TK: Float, gate_EFD: Float, up_EFD
     ----------
     - with identity experts it scales its input (test_identity_experts_scale_the_input)
     """
-    sizes(x_TD=x_TD, expert_TK=expert_TK, weight_TK=weight_TK, gate_EFD=gate_EFD, up_EFD=up_EFD, down_EDF=down_EDF)
     expert_TK = integers("expert_TK", expert_TK)
+    sizes(x_TD=x_TD, expert_TK=expert_TK, weight_TK=weight_TK, gate_EFD=gate_EFD, up_EFD=up_EFD, down_EDF=down_EDF)
     check_experts(expert_TK, len(gate_EFD))
     y_TD = np.zeros_like(x_TD)
     for e in np.unique(expert_TK):

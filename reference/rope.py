@@ -5,7 +5,7 @@ from math import ceil, floor, log, pi
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Float, Index, sizes
+from .arrays import Float, Index, integers, sizes
 from .config import Yarn
 from .errors import ShapeError
 
@@ -45,6 +45,7 @@ def rope(x_THR: Float, position_T: Index, inv_freq_J: NDArray[np.float64], scale
     >>> round(float(q[0, 0, 0]), 6)  # the score with [1, 0, 0, 0] at position 0 is -sin 1
     -0.841471
     """
+    position_T = integers("position_T", position_T)
     R = sizes(x_THR=x_THR, position_T=position_T, inv_freq_J=inv_freq_J)["R"]
     if 2 * len(inv_freq_J) != R:
         raise ShapeError(f"inv_freq_J: got {len(inv_freq_J)} frequencies, needs R / 2 for R = {R}")

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arrays import Bool, Float, Index, sizes
+from .arrays import Bool, Float, Index, integers, sizes
 from .errors import ShapeError
 from .tree_checks import check_room, real_slots
 
@@ -70,6 +70,7 @@ def verify_attention(
     - with queries of zero it is the mean of what is visible (test_a_zero_query_averages_what_is_visible)
     - padding reaches nothing (test_nan_in_padded_rows_reaches_no_real_slot)
     """
+    prefix_len_B, node_count_B = integers("prefix_len_B", prefix_len_B), integers("node_count_B", node_count_B)
     check_attention(q_latent_BNHC, q_rope_BNHR, kv_BSX, prefix_len_B, visible_BNN, node_count_B)
     C = q_latent_BNHC.shape[3]
     latent_BNHC = np.zeros_like(q_latent_BNHC)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import parent_batches
 
 from kdtree import ShapeError, TreeError, ops
 from kdtree.reference.expanded_attention import expanded_attention
+from kdtree.testing.strategies import parent_batches
 
 
 def attention_case(parent_BN, node_count_B, prefix_len, seed, H=2, C=3, U=2, R=2, M=2):

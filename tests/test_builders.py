@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import budgets, marginals
 
 from kdtree import DraftTree, builders, ops
+from kdtree.testing.strategies import budgets, marginals
 
 EVERY_BUILDER = pytest.mark.parametrize("name", [*builders.names(), "accum_logp:width=2"])
 

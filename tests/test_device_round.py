@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from backends import marks_of, module_of, taken_from
+from backends import marks_of, module_of
 
 from kdtree import ops
 from kdtree.device_round import DeviceRound, capture
+from kdtree.place import fetched
 
 B, L, V, K, BUDGET, Y, S, X = 3, 4, 40, 8, 20, 2, 64, 6
 DEVICES = [pytest.param(backend, marks=marks_of(backend)) for backend in ("host", "cuda")]
@@ -62,7 +63,7 @@ def check_round(backend, given, run):
         **{name: (getattr(round_.trees, name), getattr(trees, name)) for name in ("token_BN", "parent_BN", "depth_BN")},
     }
     for name, (array, expected) in got.items():
-        np.testing.assert_array_equal(taken_from(backend, array), expected, err_msg=name)
+        np.testing.assert_array_equal(fetched(array), expected, err_msg=name)
     return accepted.accept_len_B
 
 

@@ -4,12 +4,13 @@ import os
 
 import numpy as np
 import pytest
-from backends import assert_bit_equal, marks_of, results
+from backends import marks_of, results
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import TAIL, TIE, ULP, descending
 
 from kdtree import ops
+from kdtree.testing.outputs import assert_bit_equal
+from kdtree.testing.strategies import TAIL, TIE, ULP, descending
 
 KINDS = {  # step codes of log-prob rows; see strategies.descending
     "mixed": [TIE, ULP, 2, 3, 5, TAIL],

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from backends import pairs, results
 from test_model_kernel_errors import errors
-from test_model_kernels import assert_within_budget
 
 from kdtree import ShapeError
+from kdtree.testing import Kernel
+from kdtree.testing.budget import assert_within_budget
 
 RNG = np.random.default_rng(0)
 
@@ -53,7 +54,7 @@ def test_large_sizes_and_extreme_values_are_within_the_error_budget(op, backend,
             a.astype(dtype) if isinstance(a, np.ndarray) and a.dtype == float and name != "inv_freq_J" else a
             for name, a in zip(names, arguments, strict=True)
         ]
-        assert_within_budget(op, backend, given)
+        assert_within_budget(Kernel.of(op.name, backend), given)
 
 
 @pytest.mark.parametrize(("op", "backend"), pairs(["linear", "absorb", "unabsorb", "rms_norm", "moe"]))
@@ -87,6 +88,7 @@ REFUSED = [  # op, arguments, error
     ("embed", ([0, 2], ONE), ValueError),
     ("embed", ([0.0, 1.0], ONE), ShapeError),
     ("rope", (np.ones((2, 2, 4)), np.arange(2), np.ones(3), 1.0, True), ShapeError),
+    ("rope", (np.ones((2, 2, 4)), np.zeros(2), np.ones(2), 1.0, True), ShapeError),
     ("route", routing(scoring="linear"), ValueError),
     ("route", routing(n_group=3), ValueError),
     ("route", routing(topk_group=3), ValueError),

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from model_fixtures import tiny_config
-from strategies import parent_batches
 
 from kdtree import ShapeError, TreeError, ops
 from kdtree.reference.config import Yarn
 from kdtree.reference.rope import inverse_frequencies
+from kdtree.testing.strategies import parent_batches
 
 
 def score(q, k, positions, interleave):

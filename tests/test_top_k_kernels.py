@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from backends import assert_bit_equal, pairs, results
+from backends import pairs, results
+
+from kdtree.testing.outputs import assert_bit_equal
 
 KINDS = {
     "any": lambda rng, shape: 3 * rng.normal(size=shape),

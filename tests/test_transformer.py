@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_fixtures import random_weights, tiny_config
-from strategies import parent_lists
 
 from kdtree import DraftTree, ShapeError, TreeBatch, TreeError
 from kdtree.reference.config import Yarn
 from kdtree.reference.transformer import forward
 from kdtree.target import Target
+from kdtree.testing.strategies import parent_lists
 
 VARIANTS = {
     "as DeepSeek": {},

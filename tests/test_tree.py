@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import budgets, marginals, parent_lists, paths
+from naive_tree import paths
 
 from kdtree import DraftTree, ShapeError, TreeError, ops
+from kdtree.testing.strategies import budgets, marginals, parent_lists
 
 
 def arrays(tree):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from strategies import budgets, marginals
 
 from kdtree import ops
 from kdtree.reference.tree_build_by_sorting import tree_build_by_sorting
+from kdtree.testing.strategies import budgets, marginals
 
 EVERY_BACKEND = pytest.mark.parametrize(
     "build", [ops.tree_build.on(b) for b in ops.tree_build.backends() if b != "cuda"]

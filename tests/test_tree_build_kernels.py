@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from backends import assert_bit_equal, pairs, results
+from backends import pairs, results
 from golden import tree_build_cases
 
 from kdtree import ops
+from kdtree.testing.outputs import assert_bit_equal
 
 KERNELS = pytest.mark.parametrize(("op", "backend"), pairs(["tree_build"]))
 OF_DEVICES = [pair for pair in pairs(["tree_build"]) if pair.values[1] != "numba"]

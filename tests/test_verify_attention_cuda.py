@@ -4,15 +4,22 @@ import importlib
 
 import numpy as np
 import pytest
-from backends import assert_bit_equal, given_to, marks_of, module_of, results, taken_from
-from test_model_kernels import assert_within_budget
+from backends import marks_of, module_of, results
 
 from kdtree import ShapeError, ops
 from kdtree.kernels.cuda import _source, verify_attention
+from kdtree.place import fetched
+from kdtree.testing import Kernel
+from kdtree.testing.budget import assert_within_budget
+from kdtree.testing.outputs import assert_bit_equal
 
 BACKENDS = [pytest.param(backend, marks=marks_of(backend)) for backend in ("host", "cuda")]
 EVERY_BACKEND = pytest.mark.parametrize("backend", BACKENDS)
 OP = ops.verify_attention
+
+
+def kernel(backend):
+    return Kernel.of("verify_attention", backend)
 
 
 def attention(prefix, slots, dtype=np.float32, H=2, C=12, R=5, S=None, tree="wide", seed=0):
@@ -35,34 +42,34 @@ def attention(prefix, slots, dtype=np.float32, H=2, C=12, R=5, S=None, tree="wid
 @pytest.mark.parametrize("prefix", [0, 1, 63, 64, 65, 2048])
 @pytest.mark.parametrize("slots", [1, 2, 33])
 def test_prefixes_on_both_sides_of_tiles_are_within_the_error_budget(backend, prefix, slots):
-    assert_within_budget(OP, backend, attention(prefix, slots))
+    assert_within_budget(kernel(backend), attention(prefix, slots))
 
 
 @EVERY_BACKEND
 @pytest.mark.parametrize("slots", [1, 3])
 def test_a_prefix_of_32768_rows_is_within_the_error_budget(backend, slots):
-    assert_within_budget(OP, backend, attention(32768, slots))
+    assert_within_budget(kernel(backend), attention(32768, slots))
 
 
 @EVERY_BACKEND
 @pytest.mark.parametrize("tree", ["wide", "chain"])
 @pytest.mark.parametrize("slots", [31, 32, 63, 64, 65, 127, 128, 129, 257])
 def test_trees_of_every_size_are_within_the_error_budget(backend, slots, tree):
-    assert_within_budget(OP, backend, attention(40, slots, H=1, tree=tree))
+    assert_within_budget(kernel(backend), attention(40, slots, H=1, tree=tree))
 
 
 @EVERY_BACKEND
 @pytest.mark.parametrize("prefix", [65, pytest.param(2048, marks=pytest.mark.gpu)])
 def test_the_sizes_of_kimi_are_within_the_error_budget(backend, prefix):
     slots = 32 if prefix == 2048 else 3
-    assert_within_budget(OP, backend, attention(prefix, slots, H=64, C=512, R=64))
+    assert_within_budget(kernel(backend), attention(prefix, slots, H=64, C=512, R=64))
 
 
 @EVERY_BACKEND
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("C", "R"), [(512, 128), (640, 64), (130, 1), (1100, 3)])
 def test_other_widths_are_within_the_error_budget(backend, C, R, dtype):
-    assert_within_budget(OP, backend, attention(70, 2, dtype, C=C, R=R))
+    assert_within_budget(kernel(backend), attention(70, 2, dtype, C=C, R=R))
 
 
 @EVERY_BACKEND
@@ -72,7 +79,7 @@ def test_any_number_of_spans_is_within_the_error_budget(backend, spans, monkeypa
     span = -(-42 // spans) * 32
     assert -(-S // span) == spans
     monkeypatch.setattr(verify_attention, "span_of", lambda S: span)
-    assert_within_budget(OP, backend, attention([300, 3, S - 9], 9))
+    assert_within_budget(kernel(backend), attention([300, 3, S - 9], 9))
 
 
 @EVERY_BACKEND
@@ -172,14 +179,14 @@ def test_a_launch_writes_zeros_and_a_status_where_a_count_is_out_of_range(backen
     device = importlib.import_module(f"kdtree.kernels.{backend}._device").device()
     arguments = attention([4, 4, 5], 3, S=7)
     arguments[5][1] = 4
-    operands = verify_attention.Operands(*given_to(OP, backend, arguments)[:6])
+    operands = verify_attention.Operands(*kernel(backend).given(arguments)[:6])
     xp = module_of(backend)
     attended = OP.truth(*arguments[:2], arguments[2], arguments[3] * 0, arguments[4], arguments[5] * 0 + 3, 1.0)
     attended = type(attended)(*(xp.empty(array.shape, array.dtype) for array in attended))
     status_B = xp.empty(3, np.int32)
     parts = verify_attention.empty_parts(device, attended, 7, 32)
     verify_attention.launch(device, operands, 0.5, parts, attended, status_B, 32)
-    latent, lse, status = (taken_from(backend, array) for array in (*attended, status_B))
+    latent, lse, status = (fetched(array) for array in (*attended, status_B))
     assert status.tolist() == [0, 1, 1]
     assert (latent[1:] == 0).all()
     assert np.isneginf(lse[1:]).all()

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from strategies import parent_batches, paths
+from naive_tree import paths
 
 from kdtree import ops
+from kdtree.testing.strategies import parent_batches
 
 
 @given(parent_batches())

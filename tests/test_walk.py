@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import links_by_definition, marginals, parent_batches, paths, walks
+from naive_tree import paths
 
 from kdtree import TreeError, ops
+from kdtree.testing.strategies import links_by_definition, marginals, parent_batches, walks
 
 EVERY_BACKEND = pytest.mark.parametrize("backend", ["numpy", "numba"])
 

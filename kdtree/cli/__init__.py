@@ -6,7 +6,7 @@ import sys
 import typer
 from typer import TyperException
 
-from . import demo, info, kdtr, record, sweep, tree
+from . import check, demo, info, kdtr, record, sweep, tree
 
 __all__ = ["app", "main"]
 
@@ -20,6 +20,7 @@ app.command()(sweep.sweep)
 app.command()(tree.tree)
 app.command()(demo.demo)
 app.command()(record.record)
+app.command()(check.check)
 app.command()(info.info)
 app.add_typer(kdtr.app, name="kdtr")
 

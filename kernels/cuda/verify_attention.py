@@ -7,9 +7,9 @@ numpy and CuPy have no dtype for it. They are multiplied and summed in float32, 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
-from kdtree.reference.arrays import Float, sizes
+from kdtree.reference.arrays import Bool, Float, Index, sizes
 from kdtree.reference.errors import ShapeError
 from kdtree.reference.verify_attention import Attended, check_attention
 
@@ -53,9 +53,9 @@ def verify_attention(
     q_latent_BNHC: Float,
     q_rope_BNHR: Float,
     kv_BSX: Float,
-    prefix_len_B: ArrayLike,
-    visible_BNN: ArrayLike,
-    node_count_B: ArrayLike,
+    prefix_len_B: Index,
+    visible_BNN: Bool,
+    node_count_B: Index,
     scale: float,
 ) -> Attended:
     """Let each slot attend to the whole prefix, its ancestors and itself; see `kdtree.reference.verify_attention`."""

@@ -15,13 +15,13 @@ __all__ = ["moe"]
 
 def moe(x_TD: Float, expert_TK: Index, weight_TK: Float, gate_EFD: Float, up_EFD: Float, down_EDF: Float) -> Float:
     """Sum the outputs of each row's experts, to the same bits as alone; see `kdtree.reference.moe`."""
+    expert_TK = integers("expert_TK", expert_TK)
     size = sizes(
         x_TD=x_TD, expert_TK=expert_TK, weight_TK=weight_TK, gate_EFD=gate_EFD, up_EFD=up_EFD, down_EDF=down_EDF
     )
     x, weight, gate, up, down = one_precision(
         x_TD=x_TD, weight_TK=weight_TK, gate_EFD=gate_EFD, up_EFD=up_EFD, down_EDF=down_EDF
     )
-    expert_TK = integers("expert_TK", expert_TK)
     check_experts(expert_TK, size["E"])
     expert_P = expert_TK.ravel()
     pair_J = np.argsort(expert_P, kind="stable")

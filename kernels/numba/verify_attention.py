@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numba import boolean, float32, float64, int32, int64, void
 
-from kdtree.reference.arrays import Bool, Float, Index
+from kdtree.reference.arrays import Bool, Float, Index, integers
 from kdtree.reference.verify_attention import Attended, check_attention
 
 from ._jit import device, inp, kernel, out
@@ -35,6 +35,7 @@ def verify_attention(
     scale: float,
 ) -> Attended:
     """Let each slot attend to the whole prefix, its ancestors and itself; see `kdtree.reference.verify_attention`."""
+    prefix_len_B, node_count_B = integers("prefix_len_B", prefix_len_B), integers("node_count_B", node_count_B)
     check_attention(q_latent_BNHC, q_rope_BNHR, kv_BSX, prefix_len_B, visible_BNN, node_count_B)
     q_latent, q_rope, kv = one_precision(q_latent_BNHC=q_latent_BNHC, q_rope_BNHR=q_rope_BNHR, kv_BSX=kv_BSX)
     visible = np.ascontiguousarray(visible_BNN)

@@ -1,20 +1,26 @@
 """Bounded arguments for the ops of a model: sizes on both sides of a vector, values of order one, none subnormal."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from strategies import parent_batches
 
 from kdtree import ops
+from kdtree.reference.arrays import Float
 
-DTYPES = st.sampled_from([np.float32, np.float64])
+from .strategies import DTYPES, Arguments, parent_batches
+
+__all__ = ["ROUNDED", "attentions", "lookups", "maps", "mixtures", "norms", "numbers", "rotations", "routings", "sized"]
+
 WIDTHS = st.sampled_from([1, 2, 3, 7, 8, 9, 16, 20, 33, 64, 65, 80])
 FEW = st.integers(1, 4)
 ROWS = st.sampled_from([0, 1, 2, 3, 5, 9])
 
 
 @st.composite
-def numbers(draw, dtype, *shape, low=-2.0, high=2.0):
+def numbers(draw: st.DrawFn, dtype: type[np.floating[Any]], *shape: int, low: float = -2.0, high: float = 2.0) -> Float:
     """Draw an array: random, on a coarse grid with exact zeros and ties, or one number everywhere."""
     kind = draw(st.sampled_from(["random", "grid", "constant"]))
     rng = np.random.default_rng(draw(st.integers(0, 999)))
@@ -25,7 +31,9 @@ def numbers(draw, dtype, *shape, low=-2.0, high=2.0):
 
 
 @st.composite
-def sized(draw, letters, *names, **fixed):
+def sized(
+    draw: st.DrawFn, /, letters: str, *names: str, **fixed: st.SearchStrategy[int]
+) -> tuple[dict[str, int], type[np.floating[Any]], list[Float]]:
     """Draw arrays of one precision; the suffix of each name is its shape, T few rows and the other letters widths."""
     dtype = draw(DTYPES)
     size = {letter: draw(ROWS if letter == "T" else fixed.get(letter, WIDTHS)) for letter in letters}
@@ -33,19 +41,21 @@ def sized(draw, letters, *names, **fixed):
 
 
 @st.composite
-def maps(draw, letters, *names, **fixed):
+def maps(draw: st.DrawFn, /, letters: str, *names: str, **fixed: st.SearchStrategy[int]) -> Arguments:
     """Draw the arguments of an op that takes arrays alone."""
     return tuple(draw(sized(letters, *names, **fixed))[2])
 
 
 @st.composite
-def norms(draw):
+def norms(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of rms_norm."""
     _, _, (x_TD, weight_D) = draw(sized("TD", "TD", "D"))
     return x_TD, weight_D, draw(st.sampled_from([1e-6, 1e-5]))
 
 
 @st.composite
-def rotations(draw):
+def rotations(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of rope."""
     size, dtype, _ = draw(sized("THJ", H=FEW, J=st.integers(1, 20)))
     x_THR = draw(numbers(dtype, size["T"], size["H"], 2 * size["J"]))
     position_T = draw(npst.arrays(np.int32, size["T"], elements=st.integers(0, 500)))
@@ -54,7 +64,8 @@ def rotations(draw):
 
 
 @st.composite
-def routings(draw):
+def routings(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of route."""
     n_group, of_group = draw(st.sampled_from([(1, 8), (4, 2), (2, 3), (1, 2)]))
     logit_TE, bias_E = draw(maps("TE", "TE", "E", E=st.just(n_group * of_group)))
     topk_group = draw(st.integers(1, n_group))
@@ -64,7 +75,7 @@ def routings(draw):
 
 
 @st.composite
-def mixtures(draw):
+def mixtures(draw: st.DrawFn) -> Arguments:
     """Draw the arguments of moe; each row has its experts once, some experts have no row."""
     size, dtype, arrays = draw(sized("TDFE", "TD", "EFD", "EFD", "EDF", E=st.integers(1, 6)))
     K = draw(st.integers(1, size["E"]))
@@ -76,7 +87,7 @@ def mixtures(draw):
 
 
 @st.composite
-def attentions(draw, max_nodes=33):
+def attentions(draw: st.DrawFn, max_nodes: int = 33) -> Arguments:
     """Draw the arguments of verify_attention, with NaN in padded slots and in rows past the last real one."""
     parent_BN, node_count_B = draw(parent_batches(max_nodes=max_nodes))
     B, N = parent_BN.shape
@@ -93,13 +104,14 @@ def attentions(draw, max_nodes=33):
 
 
 @st.composite
-def lookups(draw):
+def lookups(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of embed."""
     size, dtype, _ = draw(sized("TVD"))
     token_T = draw(npst.arrays(np.int32, size["T"], elements=st.integers(0, size["V"] - 1)))
     return token_T, draw(numbers(dtype, size["V"], size["D"]))
 
 
-MODEL_ARGUMENTS = {  # by op: positional arguments that every backend accepts
+ROUNDED: Mapping[str, st.SearchStrategy[Arguments]] = {  #: by op whose results are rounded: its arguments
     "absorb": maps("THUC", "THU", "HUC", H=FEW),
     "argmax": maps("TV", "TV"),
     "embed": lookups(),
