@@ -1,6 +1,5 @@
 """Keep the accepted path in the cache and drop the rest of the tree."""
 
-import numpy as np
 
 from .arrays import Float, Index, integers, sizes
 from .errors import ShapeError, TreeError
@@ -51,7 +50,7 @@ def compact_cache(kv_YBSX: Float, prefix_len_B: Index, path_BN: Index, accept_le
         if not 0 <= P <= size["S"]:
             raise ShapeError(f"prefix_len_B: got {P} at batch row {b}, needs 0 to S = {size['S']}")
         path = path_BN[b, :length]
-        if length and (path[0] != ROOT or (np.diff(path) <= 0).any() or P + path[-1] >= size["S"]):
+        if length and (path[0] != ROOT or (path[1:] <= path[:-1]).any() or P + int(path[-1]) >= size["S"]):
             raise TreeError(
                 f"path_BN: got {path.tolist()} at batch row {b}, needs slots that ascend from 0 within the cache"
             )

@@ -1,9 +1,10 @@
-"""Profiles of hypothesis; choose one with HYPOTHESIS_PROFILE."""
+"""What holds for every test: one thread, no warning of g++, and a profile of hypothesis (HYPOTHESIS_PROFILE)."""
 
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before numpy and torch are imported: the workers share the cores already
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ.setdefault("KDTREE_HOST_FLAGS", "-Werror")  # of the kernels' sources
 
 from hypothesis import HealthCheck, settings
 

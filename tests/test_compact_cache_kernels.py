@@ -13,7 +13,18 @@ KERNELS = pytest.mark.parametrize(("op", "backend"), pairs(["compact_cache"]))
 
 @KERNELS
 @pytest.mark.parametrize(
-    ("path", "length"), [([1, 2], 2), ([0, 0], 2), ([0, 2, 1], 3), ([0, 9], 2), ([0, 1], 4), ([0, 1], -1), ([0, -5], 2)]
+    ("path", "length"),
+    [
+        ([1, 2], 2),
+        ([0, 0], 2),
+        ([0, 2, 1], 3),
+        ([0, 9], 2),
+        ([0, 2**31 - 1], 2),
+        ([0, -(2**31)], 2),
+        ([0, 1], 4),
+        ([0, 1], -1),
+        ([0, -5], 2),
+    ],
 )
 def test_a_path_that_is_none_is_the_error_of_the_truth_and_nothing_is_moved(op, backend, path, length):
     path_BN = np.array([[0, 2, 3], [*path, *[-1] * (3 - len(path))]])

@@ -19,6 +19,7 @@ from ._source import OPTIONS, define_options, kernel_names, source
 __all__ = ["CudaDevice", "cubin", "device"]
 
 DLPACK_ON_CUDA = (2, 13)  # device memory, managed memory
+VECTOR = 16  # bytes: compilers read shared memory in whole vectors, past the last element too
 BLACKWELL, FIRST_OF_BLACKWELL = 100, (12, 8)  # compute capability, and the first NVRTC that knows it
 
 
@@ -104,6 +105,7 @@ class CudaDevice:
     ) -> None:
         """Launch a kernel on the current stream; see `Device`."""
         check_arguments(self, kernel, arguments, shared_bytes)
+        shared_bytes = -(-shared_bytes // VECTOR) * VECTOR
         blocks, threads = as_tuple(grid), as_tuple(block)
         if 0 in blocks:
             return
