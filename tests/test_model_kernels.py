@@ -1,5 +1,7 @@
 """The model's kernels: within the error budget of each op, and to the same bits whatever stands beside a row."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from backends import pairs, results
@@ -10,11 +12,11 @@ from model_fixtures import random_weights, tiny_config
 from test_golden_model import golden_tree
 from test_transformer import VARIANTS, batch_of
 
-from kdtree import DraftTree, kdtr
+from kdtree import DraftTree, kdtr, ops
 from kdtree.loading import load_model
 from kdtree.reference import model_ops
 from kdtree.target import Target, model_namespace
-from kdtree.testing import ROUNDED, Kernel
+from kdtree.testing import EXACT, ROUNDED, Kernel
 from kdtree.testing.budget import assert_within_budget
 from kdtree.testing.outputs import assert_bit_equal
 from kdtree.testing.strategies import parent_batches
@@ -41,6 +43,23 @@ def test_an_output_of_linear_has_the_bits_that_it_has_alone(arguments):
     (x_TI, weight_OI), y_TO = arguments, NUMBA.linear(*arguments)
     for o in range(len(weight_OI)):
         assert_bit_equal([NUMBA.linear(x_TI, weight_OI[o : o + 1])], [y_TO[:, o : o + 1]])
+
+
+@pytest.mark.parametrize(("op", "backend"), pairs(["int4_dequant"]))
+@settings(max_examples=20)
+@given(packed=EXACT["int4_dequant"], rows=st.integers(0, 9), seed=st.integers(0, 99))
+def test_a_product_with_int4_weights_is_within_the_error_budget(op, backend, packed, rows, seed):
+    """The words go in, and the weights stay where the product is."""
+    packed_OW, scale_OG, *rest = packed
+    packed = packed_OW, np.clip(scale_OG, -1, 1), *rest
+    x_TI = np.random.default_rng(seed).uniform(-1, 1, (rows, rest[0])).astype(np.float32)
+    words = Kernel.of("int4_dequant", backend).given(packed)
+
+    def function(x_TI, weight_OI):
+        return ops.linear.on(backend)(x_TI, op.on(backend)(*words))
+
+    kernel = replace(Kernel.of("linear", backend), function=function)
+    assert_within_budget(kernel, (x_TI, op(*packed)))
 
 
 @pytest.mark.parametrize(("op", "backend"), pairs(["verify_attention"]))
