@@ -1,6 +1,5 @@
 """Keep the accepted path in the cache and drop the rest of the tree."""
 
-
 from .arrays import Float, Index, integers, sizes
 from .errors import ShapeError, TreeError
 from .tree_batch import ROOT

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kdtree import ops
 from kdtree.reference.arrays import rectangular
 
-__all__ = ["Array", "Kernel", "Results"]
+__all__ = ["Array", "Kernel", "Results", "fetched", "op_of"]
 
 Array: TypeAlias = Any  # of numpy, CuPy, PyTorch or JAX
 Results: TypeAlias = tuple[NDArray[Any], ...]
@@ -48,14 +48,12 @@ class Kernel:
     backend: str | None = None
 
     def __post_init__(self) -> None:
-        if self.op not in ops.all_ops():
-            raise ValueError(f"op: got {self.op!r}, needs one of {', '.join(ops.all_ops())}")
+        op_of(self.op)
 
     @classmethod
     def of(cls, op: str, backend: str, source: str | PathLike[str] | None = None) -> "Kernel":
         """Return an op on a backend, of a `.cu` file of yours if there is one; errors are those of `Op.on`."""
-        known = cls(op, lambda: None)
-        function, arrays = ops.all_ops()[known.op].on(backend, source), None
+        function, arrays = op_of(op).on(backend, source), None
         if backend == "cuda":
             import cupy
 
@@ -65,7 +63,7 @@ class Kernel:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arguments."""
-        return tuple(inspect.signature(ops.all_ops()[self.op].truth).parameters)
+        return tuple(inspect.signature(op_of(self.op).truth).parameters)
 
     @property
     def changed(self) -> int | None:
@@ -116,7 +114,14 @@ class Kernel:
 
     def expected(self, arguments: Sequence[Any]) -> Results:
         """Return the results of the truth."""
-        return Kernel(self.op, ops.all_ops()[self.op].truth).results(arguments)
+        return Kernel(self.op, op_of(self.op).truth).results(arguments)
+
+
+def op_of(name: str) -> "ops.Op[..., Any]":
+    """Return an op by its name; ValueError if there is none."""
+    if name not in ops.all_ops():
+        raise ValueError(f"op: got {name!r}, needs one of {', '.join(ops.all_ops())}")
+    return ops.all_ops()[name]
 
 
 def library_of(value: object) -> str:

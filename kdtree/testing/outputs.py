@@ -54,9 +54,14 @@ def assert_alike(got: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], 
 
 
 def assert_bit_equal(got: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], op: str = "result") -> None:
-    """Raise AssertionError at the first element that differs, or where number, shape or dtype do; NaN is NaN."""
+    """Raise AssertionError at the first element that differs, or where number, shape or dtype do.
+
+    0 differs from -0, and one NaN does not from another.
+    """
     for name, array, other in assert_alike(got, expected, op):
         differ = (array != other) & ((array == array) | (other == other))
+        if array.dtype.kind == "f":
+            differ |= (array == 0) & (np.signbit(array) != np.signbit(other))
         for place in np.argwhere(differ)[:1]:
             where = tuple(place.tolist())
             raise AssertionError(f"{name}{list(where) or ''}: got {array[where]}, needs {other[where]}")

@@ -3,7 +3,7 @@
 A property takes a kernel, arguments that the op accepts, and hypothesis' `data` for what else it varies.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from .budget import assert_within_budget
 from .kernel import Array, Kernel, fetched
+from .layouts import layouts_of
 from .model_strategies import ROUNDED
 from .outputs import assert_bit_equal, outputs_start_as, require
-from .strategies import EXACT, Arguments
+from .strategies import Arguments
 
 __all__ = [
     "PROPERTIES", "Property", "alone", "inputs", "layouts", "orders", "properties_of", "refusals",
@@ -38,6 +38,16 @@ def truth(kernel: Kernel, arguments: Arguments, data: st.DataObject) -> None:
         assert_bit_equal(kernel.results(arguments), expected, kernel.op)
 
 
+def inputs(kernel: Kernel, arguments: Arguments, data: st.DataObject) -> None:
+    """The arguments are as they were."""
+    before = [np.array(argument) for argument in arguments]
+    given = kernel.given(arguments)
+    kernel.function(*given)
+    for k, (name, array, was) in enumerate(zip(kernel.names, given, before, strict=False)):
+        if k != kernel.changed:
+            assert_bit_equal([fetched(array)], [was], name)
+
+
 def repeats(kernel: Kernel, arguments: Arguments, data: st.DataObject) -> None:
     """Twice the same arguments give twice the same bits."""
     assert_bit_equal(kernel.results(arguments), kernel.results(arguments), kernel.op)
@@ -52,65 +62,9 @@ def written(kernel: Kernel, arguments: Arguments, data: st.DataObject) -> None:
         assert_bit_equal(got, expected, kernel.op)
 
 
-def inputs(kernel: Kernel, arguments: Arguments, data: st.DataObject) -> None:
-    """The arguments are as they were."""
-    before = [np.array(argument) for argument in arguments]
-    given = kernel.given(arguments)
-    kernel.function(*given)
-    for k, (name, array, was) in enumerate(zip(kernel.names, given, before, strict=False)):
-        if k != kernel.changed:
-            assert_bit_equal([fetched(array)], [was], name)
-
-
-def with_gaps(kernel: Kernel, array: NDArray[Any]) -> Array:
-    """Return an equal array of which memory holds every element twice."""
-    for axis in range(array.ndim):
-        array = array.repeat(2, axis=axis)
-    return kernel.brought(array)[(np.s_[::2],) * array.ndim]
-
-
-def transposed(kernel: Kernel, array: NDArray[Any]) -> Array:
-    """Return an equal array in Fortran's order."""
-    turned, axes = kernel.brought(array.T.copy()), range(array.ndim)[::-1]
-    return turned.permute(*axes) if kernel.library == "torch" else turned.transpose(*axes)
-
-
-def backwards(kernel: Kernel, array: NDArray[Any]) -> Array:
-    """Return an equal array whose memory runs backwards with gaps."""
-    back = (np.s_[::-1],) * array.ndim
-    return with_gaps(kernel, array[back])[back]
-
-
-def read_only(kernel: Kernel, array: NDArray[Any]) -> Array:
-    """Return an equal array that refuses to be written."""
-    array = array.copy()
-    array.flags.writeable = False
-    return array
-
-
-LAYOUTS: Mapping[str, Callable[[Kernel, NDArray[Any]], Array]] = {
-    "with gaps": with_gaps,
-    "transposed": transposed,
-    "backwards": backwards,
-    "int64": lambda kernel, array: kernel.brought(array.astype(np.int64) if array.dtype.kind == "i" else array),
-    "read-only": read_only,
-    "big-endian": lambda kernel, array: array.astype(array.dtype.newbyteorder(">")),
-    "a list": lambda kernel, array: array.tolist() if array.dtype.kind == "i" and array.size else array,
-}
-
-
-def layouts_of(kernel: Kernel) -> list[str]:
-    """Return the layouts that arrays of a kernel can have, and that it takes."""
-    if kernel.backend is None:
-        return [*LAYOUTS][: 3 if kernel.library in ("numpy", "cupy") else 2]  # others have no negative strides
-    if kernel.library == "cupy":
-        return [*LAYOUTS][:4]
-    return [*LAYOUTS][: 7 if kernel.op in EXACT else 5]
-
-
 def layouts(kernel: Kernel, arguments: Arguments, data: st.DataObject) -> None:
     """The memory layout of an argument does not matter."""
-    lay = LAYOUTS[data.draw(st.sampled_from(layouts_of(kernel)))]
+    lay = data.draw(st.sampled_from(layouts_of(kernel)))
     laid = [lay(kernel, a) if isinstance(a, np.ndarray) else a for a in arguments]
 
     def function(*given: Array) -> Any:
