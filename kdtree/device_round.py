@@ -100,11 +100,12 @@ class DeviceRound:
 def capture(launches: Callable[[], None]) -> Any:
     """Return a CUDA graph of what a function launches, as CuPy has it; `launch()` runs it on the current stream.
 
-    The function is run once before, to compile what it launches.
+    The function is run once before, behind what the current stream does, to compile what it launches.
     """
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
+    stream.wait_event(cupy.cuda.get_current_stream().record())  # of what fills the buffers
     with stream:
         launches()
         stream.synchronize()

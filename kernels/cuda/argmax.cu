@@ -1,5 +1,6 @@
 // argmax: one block a row. Each thread keeps the first of its largest logits, then threads compare in pairs.
 #include "reals.cuh"
+#include "rows.cuh"
 
 struct Best {
   REAL logit;
@@ -16,18 +17,16 @@ __device__ inline Best best_of_warp(Best mine) {
   return mine;
 }
 
-extern "C" __global__ void argmax(const REAL* logit_TV, long long V, int* token_T, int* status_T) {
+extern "C" __global__ void __launch_bounds__(1024) argmax(const REAL* logit_TV, long long V, int* token_T, int* status_T) {
   __shared__ Best best_of_warps[32];
   const long long t = blockIdx.x;
   const REAL* logit_V = logit_TV + t * V;
   Best mine = {-infinity(), 0x7fffffff};
   bool bad = V == 0;
-#pragma unroll 4
-  for (long long v = threadIdx.x; v < V; v += blockDim.x) {
-    const REAL logit = logit_V[v];
+  for_each<32 / sizeof(REAL)>(logit_V, V, [&](long long v, REAL logit) {
     bad |= logit != logit;
     mine = better(mine, {logit, (int)v});
-  }
+  });
   mine = best_of_warp(mine);
   if (threadIdx.x % 32 == 0) best_of_warps[threadIdx.x / 32] = mine;
   bad = __syncthreads_or(bad);

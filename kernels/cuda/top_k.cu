@@ -5,10 +5,10 @@
 // threads collect does not matter.
 #include "order.cuh"
 #include "reals.cuh"
+#include "rows.cuh"
 
 using Order = decltype(order_of(REAL()));
 constexpr int ORDER_DIGITS = sizeof(Order), DIGITS = ORDER_DIGITS + 4, BINS = 256;  // a digit is a byte
-constexpr int AHEAD = 16 / sizeof(REAL);            // loads of a thread that run together
 constexpr int MOST_THREADS = 4096 / sizeof(REAL);  // exp of doubles takes more registers than 1024 threads can have
 
 struct Rank {
@@ -71,23 +71,13 @@ __device__ inline int collect(const REAL* logit_V, long long V, Rank least, REAL
   if (threadIdx.x == 0) scratch.found = 0;
   __syncthreads();
   weight = 0;
-  for (long long start = threadIdx.x; start < V; start += AHEAD * blockDim.x) {
-    REAL logit_A[AHEAD];
-#pragma unroll
-    for (int a = 0; a < AHEAD; a++) {
-      const long long v = start + a * blockDim.x;
-      logit_A[a] = v < V ? logit_V[v] : -infinity();
-    }
-#pragma unroll
-    for (int a = 0; a < AHEAD; a++) {
-      const long long v = start + a * blockDim.x;
-      const Rank rank = {order_of(logit_A[a]), ~(unsigned)v};
-      weight += exponential(logit_A[a] - peak);
-      if (v >= V || is_before(rank, least)) continue;
-      const int place = atomicAdd(&scratch.found, 1);
-      if (place < entries.capacity) entries.order[place] = rank.order, entries.late[place] = rank.late;
-    }
-  }
+  for_each<32 / sizeof(REAL)>(logit_V, V, [&](long long v, REAL logit) {
+    const Rank rank = {order_of(logit), ~(unsigned)v};
+    weight += exponential(logit - peak);
+    if (is_before(rank, least)) return;
+    const int place = atomicAdd(&scratch.found, 1);
+    if (place < entries.capacity) entries.order[place] = rank.order, entries.late[place] = rank.late;
+  });
   weight = over_threads(weight, scratch, [](REAL a, REAL b) { return a + b; });
   return scratch.found;
 }
@@ -99,12 +89,12 @@ __device__ inline Rank narrow(const REAL* logit_V, long long V, Rank least, int 
   for (int d = 0, reached = 0x7fffffff; reached > capacity; d++) {
     for (int bin = threadIdx.x; bin < BINS; bin += blockDim.x) scratch.count_of_bin[bin] = 0;
     __syncthreads();
-    for (long long v = threadIdx.x; v < V; v += blockDim.x) {
-      const Rank rank = {order_of(logit_V[v]), ~(unsigned)v};
+    for_each<16 / sizeof(REAL)>(logit_V, V, [&](long long v, REAL logit) {
+      const Rank rank = {order_of(logit), ~(unsigned)v};
       bool counts = !is_before(rank, least);
       for (int e = 0; counts && e < d; e++) counts = digit(rank, e) == digit(prefix, e);
       if (counts) atomicAdd(&scratch.count_of_bin[digit(rank, d)], 1);
-    }
+    });
     __syncthreads();
     if (threadIdx.x == 0) {
       int bin = BINS - 1;
@@ -133,12 +123,10 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)
 
   REAL largest = -infinity();
   bool bad = false;
-#pragma unroll 4
-  for (long long v = threadIdx.x; v < V; v += blockDim.x) {
-    const REAL logit = logit_V[v];
+  for_each<64 / sizeof(REAL)>(logit_V, V, [&](long long, REAL logit) {
     bad |= !(logit < infinity());  // NaN too
     largest = logit > largest ? logit : largest;
-  }
+  });
   const REAL peak = over_threads(largest, scratch, [](REAL a, REAL b) { return a > b ? a : b; });
   bad = __syncthreads_or(bad || peak == -infinity());
   if (threadIdx.x == 0) status_T[t] = bad;

@@ -2,8 +2,11 @@
 //
 // The frontier holds one candidate a slot, the best of its children not yet taken, so a candidate is named by its
 // parent. The slots are cut into 32 groups, and lane g holds the best of group g in registers. A pop takes the best of
-// the lanes; it changes the candidates of two slots: one lane meets that of the new node, and the group of the parent
-// is read again, one lane a slot.
+// all; it changes the candidates of two slots: the group of the parent is read again, one lane a slot, and the lane of
+// the new node's group compares that one's.
+//
+// A pop waits for the one before, so its latency is all that counts: loads start before what does not need them, and
+// the comparison of equal weights, which is rare, is a call, so that the loop stays in the instruction cache.
 #include "order.cuh"
 #include "reals.cuh"
 #include "tree.cuh"
@@ -23,8 +26,9 @@ struct Best {
 // Return the NaN whose order is 0: it comes after -inf, which a sum of finite log-probs may be.
 __device__ inline double none() { return __longlong_as_double(-1); }
 
-// Compare the candidates of slots a and b by their ranks from the root; a prefix is before its extensions.
-__device__ inline bool has_smaller_ranks(const Tree& tree, int a, int b) {
+// Compare the candidates of slots a and b by their ranks from the root; a prefix is before its extensions. The tree
+// comes by value: a reference to it would keep its pointers in memory.
+__device__ __noinline__ bool has_smaller_ranks(Tree tree, int a, int b) {
   int rank_a = tree.next_rank_N[a], rank_b = tree.next_rank_N[b];
   const int depth_a = tree.depth_N[a], depth_b = tree.depth_N[b];
   for (int up = depth_a; up > depth_b; up--) rank_a = tree.rank_N[a], a = tree.parent_N[a];
@@ -36,11 +40,11 @@ __device__ inline bool has_smaller_ranks(const Tree& tree, int a, int b) {
   return rank_a == rank_b ? depth_a < depth_b : rank_a < rank_b;
 }
 
-// Let the candidate of a slot replace a worse one.
-__device__ inline void meet(const Tree& tree, int slot, Best& best) {
-  const unsigned long long order = order_of(tree.candidate_N[slot]);
-  if (order < best.order || order == 0) return;
-  if (order > best.order || has_smaller_ranks(tree, slot, best.slot)) best = {order, slot};
+// Return the one of two candidates that is taken first; of two that are none, either.
+__device__ inline Best better(const Tree& tree, Best a, Best b) {
+  bool is_a = a.order > b.order;
+  if (a.order == b.order && a.order != 0) is_a = has_smaller_ranks(tree, a.slot, b.slot);
+  return is_a ? a : b;
 }
 
 // Return the best of the lanes to every lane. The upper halves of the weights nearly always decide.
@@ -69,37 +73,43 @@ __device__ inline int grow(const Tree& tree, const REAL* logprob_LK, long long L
   const int lane = threadIdx.x, width = K < budget ? (int)K : budget;
   int shift = 5;  // a group has 1 << shift slots
   while (32ll << shift <= budget) shift++;
-  Best mine = {0, ROOT};
-  double logw = -0.0;  // of the node that came last, at first the root's: -0.0 + x is x
-  int depth = 0;
-  for (int node = ROOT;; node++) {
-    double child = none();
-    if (depth < L && width > 0 && logprob_LK[depth * K] > -infinity()) child = __dadd_rn(logw, logprob_LK[depth * K]);
-    if (lane == 0) tree.depth_N[node] = depth, tree.candidate_N[node] = child, tree.next_rank_N[node] = 0;
-    __syncwarp();
-    if (lane == node >> shift) meet(tree, node, mine);
-    const Best top = best_of(tree, mine);
-    if (node == budget || top.order == 0) return node + 1;
+  const double first = L > 0 && width > 0 && logprob_LK[0] > -infinity() ? (double)logprob_LK[0] : none();
+  if (lane == 0) tree.depth_N[ROOT] = 0, tree.candidate_N[ROOT] = first, tree.next_rank_N[ROOT] = 0;
+  __syncwarp();
 
-    const int parent = top.slot, rank = tree.next_rank_N[parent], group = parent >> shift;
-    logw = tree.candidate_N[parent];
-    depth = tree.depth_N[parent] + 1;
+  Best top = {order_of(first), ROOT}, mine = {lane == 0 ? top.order : 0, ROOT};
+  Best found = mine;  // by this lane in the group that was read last, of which `mine` may be out of date
+  int group = 0, node = 1;
+  for (; node <= budget && top.order != 0; node++) {
+    const int parent = top.slot, rank = tree.next_rank_N[parent], depth = tree.depth_N[parent] + 1;
+    const double logw = tree.candidate_N[parent];
     const REAL* logprob_K = logprob_LK + (depth - 1) * K;
-    double sibling = none();
-    if (rank + 1 < width && logprob_K[rank + 1] > -infinity())
-      sibling = __dadd_rn(__dsub_rn(logw, logprob_K[rank]), logprob_K[rank + 1]);
+    const REAL own = logprob_K[rank], next = rank + 1 < width ? logprob_K[rank + 1] : -infinity();
+    const REAL below = depth < L ? logprob_K[K] : -infinity();
+    if (parent >> shift != group) {
+      const Best of_group = best_of(tree, found);
+      if (lane == group) mine = of_group;
+      group = parent >> shift;
+    }
+    const double sibling = next > -infinity() ? __dadd_rn(__dsub_rn(logw, own), next) : none();
+    const double child = below > -infinity() ? __dadd_rn(logw, below) : none();
+    int slot = (group << shift) + lane;
+    double candidate = slot < node ? tree.candidate_N[slot] : none();
+    candidate = slot == parent ? sibling : slot == node ? child : candidate;
     __syncwarp();
     if (lane == 0) {
       tree.candidate_N[parent] = sibling, tree.next_rank_N[parent] = rank + 1;
-      tree.parent_N[node + 1] = parent, tree.rank_N[node + 1] = rank, logw_N[node + 1] = logw;
+      tree.candidate_N[node] = child, tree.next_rank_N[node] = 0;
+      tree.parent_N[node] = parent, tree.rank_N[node] = rank, tree.depth_N[node] = depth, logw_N[node] = logw;
     }
     __syncwarp();
-    Best found = {0, ROOT};
-    for (int slot = (group << shift) + lane; slot <= node && slot >> shift == group; slot += 32)
-      meet(tree, slot, found);
-    found = best_of(tree, found);
-    if (lane == group) mine = found;
+    found = {order_of(candidate), slot};
+    for (slot += 32; slot <= node && slot >> shift == group; slot += 32)
+      found = better(tree, found, {order_of(tree.candidate_N[slot]), slot});
+    if (lane == node >> shift && lane != group) mine = better(tree, mine, {order_of(child), node});
+    top = best_of(tree, lane == group ? found : better(tree, found, mine));
   }
+  return node;
 }
 
 // Tell whether this thread, of `threads`, finds a value that no row of candidates may have.

@@ -16,6 +16,7 @@
 #define __host__
 #define __constant__ static const
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(bytes) alignas(bytes)
 #define __shared__ static __attribute__((section("host_shared")))  // in the kernel itself, where it is no template
