@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from test_cli import run
+from test_ops import run as run_without
 from test_project import ROOT
 
 from kdtree import ops
@@ -193,6 +194,11 @@ def test_the_command_refuses_in_a_line(arguments, message, tmp_path):
     assert done.stderr.startswith("kdtree: ")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_without_hypothesis_the_command_names_the_remedy():
+    done = run_without("from kdtree.cli import run\nrun(['check'])", "hypothesis")
+    assert done.stderr == "kdtree: kdtree check: blocked: hypothesis; pip install 'kdtree-lab[check]'\n"
 
 
 def test_an_unknown_op_or_property_is_refused():

@@ -6,6 +6,7 @@ from backends import marks_of, module_of
 
 from kdtree import ops
 from kdtree.device_round import DeviceRound, capture
+from kdtree.kernels.cuda import argmax
 from kdtree.place import fetched
 
 B, L, V, K, BUDGET, Y, S, X = 3, 4, 40, 8, 20, 2, 64, 6
@@ -84,6 +85,22 @@ def graphs(round_):
     for buffer in (round_.root_token_B, round_.prefix_len_B, round_.draft_logit_BLV, round_.target_logit_BNV):
         buffer[...] = 0
     return capture(round_.propose).launch, capture(round_.accept).launch
+
+
+@pytest.mark.gpu
+def test_a_capture_waits_for_what_the_current_stream_does():
+    """Its first run reads buffers that the caller has just filled."""
+    cupy = module_of("cuda")
+    large, small = cupy.zeros((4096, 4096), np.float32), cupy.zeros((1, 40), np.float32)
+    for token in range(20):
+        with cupy.cuda.Stream(non_blocking=True):
+            for _ in range(10):
+                large = large @ large
+            small[...] = 0
+            small[0, token] = 1 + large[0, 0]
+            token_T, status_T = cupy.full(1, -1, np.int32), cupy.full(1, -1, np.int32)
+            capture(lambda array=token_T, status=status_T: argmax.launch(device_of("cuda"), small, array, status))
+            assert token_T.tolist() == [token]
 
 
 def test_a_round_says_which_op_refused_its_input():

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-Row = dict[str, "Outcome"]
-
 
 def check(
     op: Annotated[list[str] | None, typer.Argument(help="What to check; every op of the backend if left out.")] = None,
@@ -44,52 +42,38 @@ def check(
     if examples < 1:
         raise ValueError(f"--examples: got {examples}, needs 1 or more")
     kernels = [Kernel.of(name, backend, source) for name in names_of(op or [], backend, source)]
-    columns = [property_.__name__ for property_ in PROPERTIES]
-    typer.echo(f"{backend}: {state(backend)}\n")
-    typer.echo(line("", columns, columns))
-    rows, total = list[Row](), sum(len(properties_of(kernel)) for kernel in kernels)
+    total = sum(len(properties_of(kernel)) for kernel in kernels)
+    found: list[tuple[str, Outcome]] = []
     with progress_bar("check") as progress:
         for kernel in kernels:
-            row = Row()
             for outcome in outcomes(kernel, examples=examples, seed=seed):
-                row[outcome.property] = outcome
-                progress(sum(map(len, rows)) + len(row), total)
-            rows.append(row)
-            typer.echo(line(kernel.op, [cell(row.get(column)) for column in columns], columns))
-    return report([outcome for row in rows for outcome in row.values()])
+                found.append((kernel.op, outcome))
+                progress(len(found), total)
+    typer.echo(f"{backend}: {state(backend)}\n")
+    print_table(found, [property_.__name__ for property_ in PROPERTIES])
+    failures = [outcome.failure for _, outcome in found if outcome.failure]
+    for failure in failures:
+        typer.echo(f"\n{failure}")
+    tried = sum(outcome.examples for _, outcome in found if not outcome.failure)
+    typer.echo(f"\n{len(found) - len(failures)} of {len(found)} properties hold, {tried:,} examples tried")
+    return int(bool(failures))
 
 
 def names_of(names: list[str], backend: str, source: Path | None) -> list[str]:
     """Return the ops to check."""
-    known = [name for name, op in ops.all_ops().items() if backend in op.backends()] or ["tree_build"]
+    known = [name for name, op in ops.all_ops().items() if backend in op.backends()]
     if source is not None:
         names = names or [source.stem]
         if len(names) > 1:
             raise ValueError(f"--source: got {len(names)} ops, needs one")
-    return names or known
+    return names or known or [*ops.all_ops()]  # any op refuses an unknown backend
 
 
-def cell(outcome: "Outcome | None") -> str:
-    """Say what came of a property: examples tried, FAIL, or a dash where it was not tried."""
-    if outcome is None:
-        return "-"
-    return "FAIL" if outcome.failure else f"{outcome.examples}"
-
-
-def line(name: str, cells: list[str], columns: list[str]) -> str:
-    """Return a row of the table."""
-    return f"{name:20}" + "".join(
-        f"  {text:>{max(len(column), 5)}}" for text, column in zip(cells, columns, strict=True)
-    )
-
-
-def report(all_outcomes: "list[Outcome]") -> int:
-    """Print what fails, and the smallest arguments where it does; return the exit status."""
-    failures = [outcome.failure for outcome in all_outcomes if outcome.failure]
-    for failure in failures:
-        typer.echo(f"\n{failure}")
-    tried = sum(outcome.examples for outcome in all_outcomes if not outcome.failure)
-    typer.echo(
-        f"\n{len(all_outcomes) - len(failures)} of {len(all_outcomes)} properties hold, {tried:,} examples tried"
-    )
-    return int(bool(failures))
+def print_table(found: "list[tuple[str, Outcome]]", columns: list[str]) -> None:
+    """Print a row an op: examples tried, FAIL, or a dash where a property was not tried."""
+    cells = {(op, outcome.property): "FAIL" if outcome.failure else str(outcome.examples) for op, outcome in found}
+    rows = [["", *columns]]
+    rows += [[op, *(cells.get((op, column), "-") for column in columns)] for op in dict(found)]
+    for name, *texts in rows:
+        padded = (f"{text:>{max(len(column), 5)}}" for text, column in zip(texts, columns, strict=True))
+        typer.echo("  ".join([f"{name:20}", *padded]))
