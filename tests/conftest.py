@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("kdtree-dev", max_examples=50, deadline=None, print_blob=True, suppress_health_check=SLOW)
-settings.register_profile("kdtree-ci", parent=settings.get_profile("kdtree-dev"), max_examples=150, derandomize=True)
+settings.register_profile("kdtree-ci", parent=settings.get_profile("kdtree-dev"), max_examples=100, derandomize=True)
 settings.register_profile("kdtree-gpu", parent=settings.get_profile("kdtree-dev"), max_examples=300)
 settings.register_profile("kdtree-nightly", parent=settings.get_profile("kdtree-dev"), max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kdtree-ci" if os.environ.get("CI") else "kdtree-dev"))
