@@ -79,8 +79,10 @@ def record_hf(
     anchors, K, stops = check_limits(anchors, K, stop_tokens)
     module = load_torch_drafter(drafter, model) if isinstance(drafter, str | PathLike) else drafter
     V, D = model.get_input_embeddings().weight.shape
-    check_fit(module.config, V, D, model.config.get_text_config().num_hidden_layers)
+    config = model.config.get_text_config()
+    check_fit(module.config, V, D, config.num_hidden_layers)
     recorded, opened = [], open_prompts(prompts)
+    check_positions(opened, anchors, getattr(config, "max_position_embeddings", None))
     for s, prompt_P in enumerate(opened):
         with torch.inference_mode():
             text = write(model, module.config.target_layer_ids, prompt_P, anchors, sampler, stops, f"sequence {s}")
@@ -89,6 +91,16 @@ def record_hf(
         if progress is not None:
             progress(s + 1, len(opened))
     return trace_of(recorded, model.get_output_embeddings().weight.shape[0], metadata)
+
+
+def check_positions(prompts: Sequence[Index], anchors: int, positions: int | None) -> None:
+    """Raise ValueError unless each prompt and its anchors have a position; `None` is a model without a limit."""
+    for s, prompt_P in enumerate(prompts):
+        if positions is not None and len(prompt_P) + anchors > positions:
+            raise ValueError(
+                f"prompts, sequence {s}: got {len(prompt_P)} tokens, needs at most {positions - anchors}: "
+                f"the model's {positions} positions less {anchors} anchors"
+            )
 
 
 def load_torch_drafter(folder: str | PathLike[str], model: Any) -> "TorchDrafter":

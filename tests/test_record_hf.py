@@ -140,6 +140,10 @@ def test_a_drafter_with_a_fault_is_not_loaded(qwen, tmp_path):
     [
         ({"prompts": [[V]]}, "prompts, sequence 0: got token 61, needs 0 to 60"),
         ({"anchors": 0}, "anchors, K: got 0 and 64"),
+        (
+            {"anchors": 126},
+            "prompts, sequence 0: got 6 tokens, needs at most 2: the model's 128 positions less 126 anc",
+        ),
         ({"sampler": lambda *_: np.array([V])}, "sampler, sequence 0, anchor 0: got"),
     ],
 )
