@@ -7,6 +7,8 @@ import numpy as np
 
 from .drafter_loading import load_drafter
 from .drafters.block_diffusion import BlockDiffusion
+from .hf_config import byte_start, parse_config
+from .hf_tensors import parsed
 from .loading import load_model
 from .prompts import read_prompts
 from .reference.arrays import Index
@@ -17,7 +19,6 @@ __all__ = ["DRAFTER", "PROMPTS", "TARGET", "tiny_pair", "tiny_prompts"]
 DATA = Path(str(files("kdtree"))) / "data"
 TARGET, DRAFTER = DATA / "models" / "tiny-target", DATA / "models" / "tiny-drafter"
 PROMPTS = DATA / "prompts.jsonl"
-BOS = 256
 
 
 def tiny_pair(backend: str = "numba", exact: bool = False) -> tuple[Target, BlockDiffusion]:
@@ -53,4 +54,6 @@ def tiny_pair(backend: str = "numba", exact: bool = False) -> tuple[Target, Bloc
 
 def tiny_prompts() -> list[Index]:
     """Return 48 prompts for the pair: 128 bytes each of files that it was not trained on, behind BOS."""
-    return [np.array(prompt, np.int32) for prompt in read_prompts(PROMPTS, [BOS], vocab_size=258, most=512)]
+    config, start = parsed(TARGET / "config.json", parse_config), parsed(TARGET / "config.json", byte_start)
+    prompts = read_prompts(PROMPTS, start, config.vocab_size, config.max_position_embeddings)
+    return [np.array(prompt, np.int32) for prompt in prompts]
