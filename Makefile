@@ -13,7 +13,7 @@ demo: .venv/core ## accept length against budget, with a picture in out/; then a
 	OPENBLAS_NUM_THREADS=1 $(BIN)/kdtree demo
 
 test: .venv/dev ## every test that needs no GPU
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-torch: .venv/torch ## the tests that need PyTorch and transformers
 	$(BIN)/python -m pytest -n auto $(TORCH_TESTS)
