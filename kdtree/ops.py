@@ -7,7 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar, cast
 
-from .kernels.cuda._source import replacement
 from .reference.absorb import absorb as _absorb
 from .reference.accept_greedy import accept_greedy as _accept_greedy
 from .reference.argmax import argmax as _argmax
@@ -123,7 +122,11 @@ class Op(Generic[P, R]):
             raise BackendUnavailable(f"backend: got {backend!r}, needs one of {', '.join(('numpy', *FILE))}")
         if backend not in self.backends():
             raise BackendUnavailable(f"{self.name} has no {backend} kernel; it runs on {', '.join(self.backends())}")
-        sources = {} if source is None else {self.name: replacement(self.name, source)}
+        sources = {}
+        if source is not None:
+            from .kernels.cuda._source import replacement  # where it is asked for: importing kdtree is quick
+
+            sources[self.name] = replacement(self.name, source)
         kernels, folder = f"{__package__}.kernels", FILE[backend].partition("/")[0]
         try:
             library = importlib.import_module("numba" if backend == "numba" else f"{kernels}.{backend}._device")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from test_cli import run
 from test_ops import run as run_without
+from test_own_source import ours
 from test_project import ROOT
 
 from kdtree import ops
-from kdtree.kernels.cuda import _source
 from kdtree.testing import ARGUMENTS, Kernel, check, outcomes, properties
 from kdtree.testing.properties import PROPERTIES
 
@@ -141,16 +141,8 @@ def test_the_example_of_the_page_prints_what_the_page_shows(capsys):
     assert capsys.readouterr().out == SHOWN[0]
 
 
-def without_barrier(tmp_path):
-    text = (_source.FOLDER / "retrieve.cu").read_text()
-    path = tmp_path / "mine.cu"
-    path.write_text(text.replace("  __syncthreads();\n", "", 1))
-    assert path.read_text() != text
-    return str(path)
-
-
 def test_the_command_of_the_page_finds_the_missing_barrier(tmp_path):
-    done = run("check", "retrieve", "--source", without_barrier(tmp_path))
+    done = run("check", "retrieve", "--source", ours("retrieve", tmp_path, ("  __syncthreads();\n", "")))
     assert done.returncode == 1
     assert done.stderr == ""
     assert done.stdout.partition("\n\n")[2] == SHOWN[1]
@@ -206,6 +198,8 @@ def test_an_unknown_op_or_property_is_refused():
         check("oak", ops.retrieve)
     with pytest.raises(ValueError, match="without: got 'speed', needs some of truth, inputs"):
         check("retrieve", ops.retrieve, without=["speed"])
+    with pytest.raises(ValueError, match="examples: got 0, needs 1 or more"):
+        check("retrieve", ops.retrieve, examples=0)
 
 
 def test_tensors_of_pytorch_go_in_and_come_out():

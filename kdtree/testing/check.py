@@ -87,7 +87,8 @@ def check(
 
 def outcomes(kernel: Kernel, without: Sequence[str] = (), examples: int = 100, seed: int = 0) -> Iterator[Outcome]:
     """Yield what comes of each property; the first that does not hold is the last."""
-    count("examples", examples)
+    if count("examples", examples) == 0:
+        raise ValueError("examples: got 0, needs 1 or more")
     count("seed", seed)
     for property_ in properties_of(kernel):
         if property_.__name__ not in without:

@@ -17,7 +17,8 @@ __device__ inline Best best_of_warp(Best mine) {
   return mine;
 }
 
-extern "C" __global__ void __launch_bounds__(1024) argmax(const REAL* logit_TV, long long V, int* token_T, int* status_T) {
+extern "C" __global__ void __launch_bounds__(1024)
+    argmax(const REAL* logit_TV, long long V, int* token_T, int* status_T) {
   __shared__ Best best_of_warps[32];
   const long long t = blockIdx.x;
   const REAL* logit_V = logit_TV + t * V;
