@@ -159,6 +159,11 @@ def test_the_command_checks_every_op_of_a_backend():
     assert re.fullmatch(r"(\d+) of \1 properties hold, \d+ examples tried", end)
 
 
+def test_an_op_that_is_named_twice_is_checked_once():
+    done = run("check", "retrieve", "retrieve", "--backend", "numba", "--examples", "2")
+    assert done.stdout.endswith("\n6 of 6 properties hold, 12 examples tried\n")
+
+
 def test_the_page_lists_the_properties():
     assert re.findall(r"^\| (\w+) \| .* \| .* \|$", PAGE.partition("## What is checked")[2], re.MULTILINE)[1:] == [
         property_.__name__ for property_ in PROPERTIES

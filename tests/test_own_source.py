@@ -127,6 +127,13 @@ def test_a_file_that_is_not_there_is_refused_with_its_path(backend, tmp_path):
         ops.retrieve.on(backend, tmp_path / "retrieve.cu")
 
 
+def test_a_file_that_is_no_text_is_refused_with_its_path(tmp_path):
+    path = tmp_path / "retrieve.cu"
+    path.write_bytes(b"\xca\xfe")
+    with pytest.raises(ValueError, match=f"source: got {path}, which is no text .*, needs UTF-8"):
+        ops.retrieve.on("host", path)
+
+
 def test_a_header_that_is_not_there_is_refused_with_its_path(tmp_path):
     path = ours("retrieve", tmp_path, ('"tree.cuh"', '"trees.cuh"'))
     with pytest.raises(FileNotFoundError, match=str(tmp_path / "trees.cuh")):

@@ -66,7 +66,7 @@ def names_of(names: list[str], backend: str, source: Path | None) -> list[str]:
         names = names or [source.stem]
         if len(names) > 1:
             raise ValueError(f"--source: got {len(names)} ops, needs one")
-    return names or known or [*ops.all_ops()]  # any op refuses an unknown backend
+    return [*dict.fromkeys(names)] or known or [*ops.all_ops()]  # any op refuses an unknown backend
 
 
 def print_table(found: "list[tuple[str, Outcome]]", columns: list[str]) -> None:

@@ -57,15 +57,23 @@ def read_source(path: Path) -> str:
     A header is looked for beside the file, then among ours.
     """
     parts = [f'#line 1 "{path.name}"\n']
-    for number, line in enumerate(path.read_text().splitlines(keepends=True), 1):
+    for number, line in enumerate(text_of(path).splitlines(keepends=True), 1):
         match = INCLUDE.match(line)
         if match:
             places = [path.parent / match[1], FOLDER / match[1]]
             header = next((place for place in places if place.is_file()), places[0])
-            text = header.read_text().replace("#pragma once\n", "\n")
+            text = text_of(header).replace("#pragma once\n", "\n")
             line = f'#line 1 "{match[1]}"\n{text}\n#line {number + 1} "{path.name}"\n'
         parts.append(line)
     return "".join(parts)
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file; ValueError, with its path, if it is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"source: got {path}, which is no text ({error.reason}), needs UTF-8") from None
 
 
 def kernel_names(text: str) -> list[str]:
